@@ -1,0 +1,1 @@
+//! A small durable server of the Kubernetes API.

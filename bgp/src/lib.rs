@@ -1,0 +1,1 @@
+//! A BGP-4 speaker: deterministic protocol core and a thin tokio driver.

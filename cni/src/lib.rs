@@ -1,0 +1,1 @@
+//! The CNI executable and the protocol it speaks with the node agent.

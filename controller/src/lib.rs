@@ -1,0 +1,1 @@
+//! Cluster-wide control loops: pool status and finalizers, dead-node IPAM, leader election.

@@ -1,0 +1,1 @@
+//! The node dataplane: desired kernel state, reconcilers, netlink and nf_tables.

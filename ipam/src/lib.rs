@@ -1,0 +1,1 @@
+//! Address management: pools, blocks, affinities, handles, and the allocator that owns them.

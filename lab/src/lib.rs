@@ -1,0 +1,1 @@
+//! Clusters in network namespaces on one machine, for learning and for tests.

@@ -1,0 +1,1 @@
+//! Tests that need namespaces, BGP peers or an API server.
