@@ -1,0 +1,12 @@
+//! `margay install-cni`.
+
+use std::process::ExitCode;
+
+/// Arguments of `margay install-cni`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+/// Runs the command.
+pub(crate) fn run(_args: Args) -> anyhow::Result<ExitCode> {
+    anyhow::bail!("this build does not contain this command")
+}
