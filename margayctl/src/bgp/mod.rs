@@ -1,0 +1,26 @@
+//! `bgp peers` and `bgp routes`: the sessions and the tables of every node.
+
+mod peers;
+mod routes;
+
+use crate::api::Connection;
+use crate::failure::Failure;
+
+/// BGP sessions and routes of all nodes
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Bgp {
+    /// Sessions: state, counters, last error
+    Peers(peers::Peers),
+    /// Routes: every path, the best one marked
+    Routes(routes::Routes),
+}
+
+impl Bgp {
+    /// Runs the command.
+    pub(crate) async fn run(&self, connection: &Connection) -> Result<u8, Failure> {
+        match self {
+            Self::Peers(command) => command.run(connection).await,
+            Self::Routes(command) => command.run(connection).await,
+        }
+    }
+}
