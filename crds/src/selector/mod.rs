@@ -1,0 +1,1 @@
+//! The label selector language of policies, pools and peers.
