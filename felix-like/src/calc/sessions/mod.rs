@@ -18,6 +18,7 @@ mod node;
 pub mod origin;
 pub mod peer_config;
 mod plan;
+pub mod pools;
 mod problem;
 mod session;
 
