@@ -130,7 +130,6 @@ impl Kinds {
             .find(|k| k.kind == kind && k.api_version() == api_version)
     }
 
-
     fn nearest(&self, word: &str) -> Option<&str> {
         self.all
             .iter()

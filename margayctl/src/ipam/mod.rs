@@ -1,11 +1,15 @@
 //! `ipam show`: pools, blocks and who has an address.
 
 mod address;
+mod blocks;
 mod pools;
 
 use crate::api::Connection;
 use crate::failure::Failure;
 use crate::output::Format;
+use ipnet::IpNet;
+use kube::api::{Api, ListParams};
+use margay_crds::{IPAMBlock, IPPool, IPReservation};
 use std::net::IpAddr;
 
 /// Address management
@@ -47,5 +51,46 @@ impl Ipam {
             Some(ip) => address::show(&client, ip, show).await,
             None => pools::show(&client, show).await,
         }
+    }
+}
+
+/// Everything address management has written down, as the API server has it now.
+struct Lists {
+    pools: Vec<IPPool>,
+    blocks: Vec<IPAMBlock>,
+    reservations: Vec<IPReservation>,
+}
+
+impl Lists {
+    async fn read(client: &kube::Client) -> Result<Self, Failure> {
+        let all = ListParams::default();
+        let (pools, blocks, reservations) = (
+            Api::<IPPool>::all(client.clone()),
+            Api::<IPAMBlock>::all(client.clone()),
+            Api::<IPReservation>::all(client.clone()),
+        );
+        let (pools, blocks, reservations) =
+            tokio::try_join!(pools.list(&all), blocks.list(&all), reservations.list(&all))?;
+        Ok(Self {
+            pools: pools.items,
+            blocks: blocks.items,
+            reservations: reservations.items,
+        })
+    }
+
+    /// The reserved ranges, without overlaps. Ranges that cannot be parsed reserve nothing.
+    fn reserved(&self) -> Vec<IpNet> {
+        let listed = self
+            .reservations
+            .iter()
+            .flat_map(|r| r.spec.reserved_cidrs.iter().flatten());
+        let nets: Vec<IpNet> = listed
+            .filter_map(|text| {
+                text.parse()
+                    .ok()
+                    .or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+            })
+            .collect();
+        IpNet::aggregate(&nets)
     }
 }
