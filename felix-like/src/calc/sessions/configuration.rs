@@ -13,8 +13,10 @@ use super::{Networks, SecretRef, hashed_router_id};
 pub const DEFAULT_AS: u32 = 64512;
 /// BGP port.
 pub const DEFAULT_PORT: u16 = 179;
-/// Kernel metric of a pod route in normal state; LOCAL_PREF carries 2147483647 minus the metric.
+/// Kernel metric of a pod route in normal state; LOCAL_PREF carries [`MAX_METRIC`] minus the metric.
 pub const NORMAL_PRIORITY: u32 = 1024;
+/// LOCAL_PREF is this minus the kernel metric.
+pub const MAX_METRIC: u32 = 2_147_483_647;
 /// Graceful-restart time when nothing is set.
 pub const DEFAULT_RESTART_TIME: Duration = Duration::from_secs(120);
 

@@ -243,7 +243,6 @@ fn base(
         ttl_security: spec.ttl_security.filter(|hops| *hops > 0),
         next_hop: next_hop_mode(spec, remote_as != local_as),
         rr_client: remote_as == local_as && cluster_id.is_some() && remote_cluster_id != cluster_id,
-        cluster_id,
         allow_local_as: if forward {
             spec.num_allowed_local_as_numbers.and_then(|times| u8::try_from(times).ok()).unwrap_or(0)
         } else {

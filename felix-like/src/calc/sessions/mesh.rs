@@ -34,7 +34,6 @@ pub(super) fn sessions(local: &Local<'_>) -> Vec<Session> {
                 ttl_security: None,
                 next_hop: NextHopMode::Auto,
                 rr_client: false,
-                cluster_id: None,
                 allow_local_as: 0,
                 filters: Vec::new(),
                 max_prefixes: None,

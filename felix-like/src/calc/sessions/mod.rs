@@ -23,7 +23,7 @@ mod problem;
 mod session;
 
 pub use address::PeerAddress;
-pub use configuration::{Configurations, DEFAULT_AS, DEFAULT_PORT, NORMAL_PRIORITY};
+pub use configuration::{Configurations, DEFAULT_AS, DEFAULT_PORT, MAX_METRIC, NORMAL_PRIORITY};
 pub use extension::duration as go_duration;
 pub use node::{BgpNode, Networks, NodeAddress, hashed_router_id, parse_as};
 pub use plan::{Inputs, SessionPlan, plan};

@@ -36,6 +36,8 @@ pub struct SessionPlan {
     pub as_number: u32,
     /// BGP identifier.
     pub router_id: Ipv4Addr,
+    /// Own cluster id (RFC 4456), when this node reflects.
+    pub cluster_id: Option<Ipv4Addr>,
     /// Port to listen on.
     pub listen_port: u16,
     /// Listen on the BGP addresses only.
@@ -123,6 +125,7 @@ pub fn plan(inputs: &Inputs<'_>) -> SessionPlan {
     SessionPlan {
         as_number,
         router_id: router_id(inputs.router_id, inputs.node, &node.addresses),
+        cluster_id: node.cluster_id,
         listen_port: inputs.configurations.listen_port(inputs.node),
         bind_node_ip: inputs.configurations.bind_node_ip(inputs.node),
         sessions: merged.sessions,

@@ -1,7 +1,7 @@
 //! A session as resources describe it, before it is put in the words of the BGP engine.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Address family of a session's transport, and of what it carries.
@@ -122,8 +122,6 @@ pub struct Session {
     pub next_hop: NextHopMode,
     /// The remote is a route-reflection client (RFC 4456).
     pub rr_client: bool,
-    /// Own cluster id (RFC 4456), when this node reflects.
-    pub cluster_id: Option<Ipv4Addr>,
     /// Times the own AS may appear in a received AS_PATH.
     pub allow_local_as: u8,
     /// BGPFilter names in order.
