@@ -1,0 +1,93 @@
+//! Many requests in one datagram.
+//!
+//! The kernel works a datagram off inside `send`, message by message, and goes on after an error; each error carries
+//! the sequence number of its message. So only the last message asks for an acknowledgement: once it is there, every
+//! message without an error has been done. When an answer may have been lost, the same messages are sent again, fewer
+//! at a time and each with an acknowledgement; the operations must therefore be ones that may be repeated.
+
+use super::encode::Encoder;
+use super::socket::{NetlinkSocket, acknowledgement};
+use crate::kernel::KernelError;
+
+/// Messages in one datagram.
+const PER_DATAGRAM: usize = 256;
+/// Messages in one datagram when each is acknowledged: the answers must fit even a small receive buffer.
+const PER_DATAGRAM_ACKED: usize = 64;
+/// How often unanswered messages are sent again.
+const ATTEMPTS: usize = 3;
+
+/// One request of a batch.
+#[derive(Debug, Clone)]
+pub struct Operation(pub Encoder);
+
+impl NetlinkSocket {
+    /// Performs all operations and says for each how it went, in the same order.
+    pub fn batch(&mut self, operations: &[Operation]) -> Vec<Result<(), KernelError>> {
+        let mut results = vec![Ok(()); operations.len()];
+        let all: Vec<usize> = (0..operations.len()).collect();
+        let mut unknown = Vec::new();
+        for chunk in all.chunks(PER_DATAGRAM) {
+            if let Err(e) = self.send_chunk(operations, chunk, false, &mut results) {
+                for index in chunk {
+                    results[*index] = Err(e.clone());
+                }
+                unknown.extend_from_slice(chunk);
+            }
+        }
+        for _ in 0..ATTEMPTS {
+            let again = std::mem::take(&mut unknown);
+            for chunk in again.chunks(PER_DATAGRAM_ACKED) {
+                if let Err(e) = self.send_chunk(operations, chunk, true, &mut results) {
+                    for index in chunk {
+                        results[*index] = Err(e.clone());
+                    }
+                    unknown.extend_from_slice(chunk);
+                }
+            }
+        }
+        results
+    }
+
+    /// `Err` when it is unknown what became of the chunk.
+    fn send_chunk(
+        &mut self,
+        operations: &[Operation],
+        chunk: &[usize],
+        ack_all: bool,
+        results: &mut [Result<(), KernelError>],
+    ) -> Result<(), KernelError> {
+        let mut datagram = Encoder::new();
+        for index in chunk {
+            datagram.raw(operations[*index].0.bytes());
+        }
+        let count = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
+        let first = self.next_seq(count);
+        datagram.number(first, libc::NLM_F_ACK as u16, ack_all);
+        self.send(datagram.bytes())?;
+        for index in chunk {
+            results[*index] = Ok(());
+        }
+        let mut answered = 0;
+        loop {
+            let mut finished = false;
+            self.receive(|message| {
+                let offset = message.seq.wrapping_sub(first);
+                if offset >= count {
+                    return;
+                }
+                if let Some(result) = acknowledgement(message) {
+                    results[chunk[offset as usize]] = result;
+                    answered += 1;
+                    finished |= if ack_all {
+                        answered == count
+                    } else {
+                        offset + 1 == count
+                    };
+                }
+            })?;
+            if finished {
+                return Ok(());
+            }
+        }
+    }
+}
