@@ -13,6 +13,7 @@
 //!
 //! [`wire`] makes the interface of one pod; it is the only other writer, and only of things the dataplane then keeps.
 
+pub mod calc;
 mod dataplane;
 pub mod desired;
 pub mod kernel;
