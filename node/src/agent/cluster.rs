@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Secret};
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 use kube::runtime::watcher::Event;
@@ -28,7 +28,7 @@ pub(crate) struct Dirty {
     pub(crate) settings: bool,
     /// The own Node object.
     pub(crate) own_node: bool,
-    /// Pods of this node.
+    /// Pods of this node or namespaces.
     pub(crate) pods: bool,
     /// ClusterInformation.
     pub(crate) cluster: bool,
@@ -74,6 +74,7 @@ pub(crate) struct Cluster {
     felix: Mirror<FelixConfigurationSpec>,
     cluster: Mirror<ClusterInformation>,
     pods: Mirror<Arc<Pod>>,
+    namespaces: Mirror<Arc<Namespace>>,
     secrets: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
 }
 
@@ -90,6 +91,7 @@ impl Cluster {
             felix: Mirror::default(),
             cluster: Mirror::default(),
             pods: Mirror::default(),
+            namespaces: Mirror::default(),
             secrets: BTreeMap::new(),
         }
     }
@@ -104,6 +106,7 @@ impl Cluster {
         [
             ("Node", self.nodes.is_synced()),
             ("Pod", self.pods.is_synced()),
+            ("Namespace", self.namespaces.is_synced()),
             ("IPPool", self.pools.is_synced()),
             ("BGPPeer", self.peers.is_synced()),
             ("BGPConfiguration", self.configurations.is_synced()),
@@ -128,6 +131,10 @@ impl Cluster {
             Update::Pod(event) => {
                 let key = |pod: Pod| (format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()), Arc::new(pod));
                 Dirty { pods: self.pods.apply(*event, key), ..none }
+            }
+            Update::Namespace(event) => {
+                let key = |namespace: Namespace| (namespace.name_any(), Arc::new(namespace));
+                Dirty { pods: self.namespaces.apply(*event, key), ..none }
             }
             Update::Pool(event) => Dirty { pools: self.pools.apply(*event, reduced_pool), ..none },
             Update::Peer(event) => Dirty { sessions: self.peers.apply(*event, reduced_peer), ..none },
@@ -200,6 +207,11 @@ impl Cluster {
     /// Pods of this node by `namespace/name`.
     pub(crate) fn pods(&self) -> &BTreeMap<String, Arc<Pod>> {
         self.pods.objects()
+    }
+
+    /// Namespaces by name.
+    pub(crate) fn namespaces(&self) -> &BTreeMap<String, Arc<Namespace>> {
+        self.namespaces.objects()
     }
 
     /// False while the datastore is locked for a migration.
@@ -300,7 +312,7 @@ mod tests {
     #[test]
     fn nothing_is_complete_before_every_kind_has_been_listed() {
         let mut cluster = Cluster::new("a");
-        assert_eq!(cluster.unsynced().len(), 7);
+        assert_eq!(cluster.unsynced().len(), 8);
         cluster.apply(Update::Node(Box::new(Event::Init)));
         cluster.apply(Update::Node(Box::new(Event::InitDone)));
         assert!(!cluster.is_synced());

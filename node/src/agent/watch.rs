@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Secret};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Client};
@@ -18,6 +18,7 @@ use tokio::task::{AbortHandle, JoinSet};
 pub(crate) enum Update {
     Node(Box<Event<Node>>),
     Pod(Box<Event<Pod>>),
+    Namespace(Box<Event<Namespace>>),
     Pool(Box<Event<IPPool>>),
     Peer(Box<Event<BGPPeer>>),
     BgpConfiguration(Box<Event<BGPConfiguration>>),
@@ -51,6 +52,7 @@ impl Watches {
         let mine = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
         watches.spawn("Node", Api::all(client.clone()), all.clone(), Update::Node);
         watches.spawn("Pod", Api::all(client.clone()), mine, Update::Pod);
+        watches.spawn("Namespace", Api::all(client.clone()), all.clone(), Update::Namespace);
         watches.spawn("IPPool", Api::all(client.clone()), all.clone(), Update::Pool);
         watches.spawn("BGPPeer", Api::all(client.clone()), all.clone(), Update::Peer);
         watches.spawn("BGPConfiguration", Api::all(client.clone()), all.clone(), Update::BgpConfiguration);
