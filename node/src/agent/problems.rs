@@ -1,7 +1,7 @@
 //! What keeps objects from taking effect on this node: collected from every part, reported as Events and in
 //! NodeReport.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use margay_crds::admin;
@@ -32,6 +32,8 @@ impl From<margay_felix::calc::sessions::Problem> for Problem {
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     open: BTreeMap<&'static str, BTreeMap<Problem, Timestamp>>,
+    /// Every kind and reason there ever was, so that a metric goes back to 0.
+    seen: BTreeSet<(String, String)>,
 }
 
 impl Problems {
@@ -44,6 +46,7 @@ impl Problems {
             let since = old.get(&problem).copied();
             if since.is_none() {
                 fresh.push(problem.clone());
+                self.seen.insert((problem.kind.clone(), problem.reason.clone()));
             }
             current.insert(problem, since.unwrap_or(now));
         }
@@ -69,9 +72,9 @@ impl Problems {
             .collect()
     }
 
-    /// Number of open problems by kind and reason, for the metric.
+    /// Number of open problems by kind and reason, for the metric; 0 for those that are over.
     pub(crate) fn counts(&self) -> BTreeMap<(String, String), u64> {
-        let mut counts = BTreeMap::new();
+        let mut counts: BTreeMap<_, u64> = self.seen.iter().map(|key| (key.clone(), 0)).collect();
         for problem in self.open.values().flat_map(BTreeMap::keys) {
             *counts.entry((problem.kind.clone(), problem.reason.clone())).or_default() += 1;
         }

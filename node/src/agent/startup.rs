@@ -203,3 +203,23 @@ async fn kubeadm_subnets(client: &Client) -> (Vec<IpNet>, bool) {
         }
     }
 }
+
+/// True when a node of that name has address blocks.
+///
+/// # Errors
+/// The affinities cannot be listed.
+pub(crate) async fn owns_blocks(client: &Client, node: &str) -> anyhow::Result<bool> {
+    let affinities: Api<margay_crds::BlockAffinity> = Api::all(client.clone());
+    let list = affinities.list(&ListParams::default()).await.context("cannot list BlockAffinities")?;
+    Ok(list.iter().any(|affinity| affinity.spec.node == node))
+}
+
+/// True for errors that waiting may cure: the API server does not answer, is not ready, or has not learned of the Node
+/// or of the resource types yet.
+pub(crate) fn may_pass(error: &anyhow::Error) -> bool {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) => matches!(status.code, 404 | 429 | 500..=599),
+        Some(_) => true,
+        None => false,
+    }
+}

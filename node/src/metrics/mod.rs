@@ -1,5 +1,7 @@
 //! Prometheus metrics: `/metrics` on port 9091 when `prometheusMetricsEnabled` says so.
 
+pub(crate) mod bgp;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

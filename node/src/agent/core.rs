@@ -1,0 +1,506 @@
+//! The agent's loop: one task owns the copy of the cluster and everything derived from it. Changes are gathered until
+//! no more are waiting, then only what they touch is derived anew.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use kube::Client;
+use margay_bgp::{Families, RecoveryEvent, RestartState, SpeakerConfig};
+use margay_felix::calc::sessions::{
+    BgpNode, Inputs, Networks, SessionPlan, export, origin, origin::HeldBlock, peer_config, plan, pools,
+};
+use margay_felix::{Dataplane, LocalNode, OwnBlock, Provenance, Source};
+use tokio::sync::{mpsc, watch};
+
+use super::bgp_state::{Recovery, Transitions, readiness};
+use super::cluster::{Cluster, Dirty};
+use super::environment::{Backend, Environment};
+use super::events::{Events, Notice};
+use super::facts::Facts;
+use super::problems::{Problem, Problems};
+use super::report::Snapshot;
+use super::restart::RestartState as Carried;
+use super::speaker::{Speaker, established};
+use super::watch::{Update, Watches};
+use super::{settings, startup};
+use crate::admin::view::{BgpView, View};
+use crate::health::Health;
+use crate::health::server::BGP;
+use crate::logging::LogLevel;
+use crate::metrics::Metrics;
+use crate::metrics::bgp as bgp_metrics;
+
+/// Names of health parts.
+pub(crate) const DATASTORE: &str = "Datastore";
+pub(crate) const DATAPLANE: &str = "Dataplane";
+pub(crate) const LOOP: &str = "AgentLoop";
+
+/// The loop reports at least this often, or counts as dead.
+pub(crate) const WATCHDOG: Duration = Duration::from_secs(90);
+
+/// What the loop is built from.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) name: String,
+    pub(crate) environment: Environment,
+    pub(crate) client: Client,
+    pub(crate) level: LogLevel,
+    pub(crate) health: Health,
+    pub(crate) metrics: Metrics,
+    pub(crate) events: Events,
+    pub(crate) dataplane: Dataplane,
+    pub(crate) view: Arc<View>,
+    pub(crate) facts: watch::Sender<Arc<Facts>>,
+    pub(crate) reports: watch::Sender<Snapshot>,
+    /// What the last process left.
+    pub(crate) carried: Option<Carried>,
+    pub(crate) restart_file: PathBuf,
+    /// Blocks with an affinity to this node; `None` until they have been listed.
+    pub(crate) blocks: watch::Receiver<Option<Vec<HeldBlock>>>,
+    /// Addresses of wired pods.
+    pub(crate) pod_addresses: watch::Receiver<Vec<IpAddr>>,
+    pub(crate) mtu: u32,
+}
+
+/// The loop's state.
+#[derive(Debug)]
+pub(crate) struct Core {
+    parts: Parts,
+    cluster: Cluster,
+    watches: Watches,
+    updates: mpsc::Receiver<Update>,
+    recovery_events: mpsc::Receiver<RecoveryEvent>,
+    speaker: Speaker,
+    recovery: Recovery,
+    transitions: Transitions,
+    problems: Problems,
+    dirty: Dirty,
+    started: Instant,
+    plan: Option<Arc<SessionPlan>>,
+    pools: Vec<pools::UsedPool>,
+    before: BTreeSet<IpAddr>,
+    carried: Carried,
+    ipv6: bool,
+}
+
+impl Core {
+    /// Starts the watches.
+    pub(crate) fn new(parts: Parts) -> Self {
+        let (sender, updates) = mpsc::channel(1024);
+        let (recovery_sender, recovery_events) = mpsc::channel(256);
+        let watches = Watches::start(&parts.client, &parts.name, &parts.environment.namespace, sender);
+        let carried = parts.carried.clone().unwrap_or_default();
+        Core {
+            cluster: Cluster::new(&parts.name),
+            watches,
+            updates,
+            recovery_events,
+            speaker: Speaker::new(parts.dataplane.clone(), recovery_sender),
+            recovery: Recovery::default(),
+            transitions: Transitions::default(),
+            problems: Problems::default(),
+            dirty: Dirty::default(),
+            started: Instant::now(),
+            plan: None,
+            pools: Vec::new(),
+            before: carried.established.clone(),
+            carried,
+            ipv6: std::path::Path::new("/proc/sys/net/ipv6").exists(),
+            parts,
+        }
+    }
+
+    /// Runs until `stop` is set, then closes the sessions quietly and writes the restart state. The kernel stays as it
+    /// is.
+    pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let mut tick = tokio::time::interval(Duration::from_secs(1));
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut troubles = self.parts.dataplane.problems();
+        loop {
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => break,
+                Some(update) = self.updates.recv() => {
+                    self.take(update);
+                    while let Ok(update) = self.updates.try_recv() {
+                        self.take(update);
+                    }
+                    self.derive().await;
+                }
+                Some(event) = self.recovery_events.recv() => self.recover(event),
+                Ok(()) = self.parts.blocks.changed() => self.routes_changed().await,
+                Ok(()) = self.parts.pod_addresses.changed() => self.routes_changed().await,
+                Ok(()) = troubles.changed() => {
+                    let found = troubles.borrow_and_update().clone();
+                    self.dataplane_problems(found);
+                }
+                _ = tick.tick() => self.tick().await,
+            }
+        }
+        self.remember().await;
+        self.speaker.stop().await;
+    }
+
+    fn take(&mut self, update: Update) {
+        let was_synced = self.cluster.is_synced();
+        self.dirty.merge(self.cluster.apply(update));
+        if !was_synced && self.cluster.is_synced() {
+            tracing::info!(nodes = self.cluster.nodes().len(), pools = self.cluster.pools().len(), "cluster state is complete");
+            self.dirty = Dirty::ALL;
+        }
+    }
+
+    /// Derives what the gathered changes touch. Nothing happens before every kind is known, nor while the datastore is
+    /// locked: then the last desired state stays in force.
+    async fn derive(&mut self) {
+        if !self.cluster.is_synced() || self.dirty.is_clean() {
+            self.publish_facts();
+            return;
+        }
+        if self.dirty.pods || self.dirty.cluster || self.dirty.own_node {
+            self.publish_facts();
+        }
+        if !self.cluster.datastore_ready() {
+            let locked = Problem {
+                kind: "ClusterInformation".into(),
+                name: "default".into(),
+                reason: "DatastoreLocked".into(),
+                field: "spec.datastoreReady".into(),
+                message: "the datastore is locked; changes are applied when it is unlocked".into(),
+            };
+            self.report_problems("datastore", vec![locked]);
+            return;
+        }
+        self.report_problems("datastore", Vec::new());
+        let dirty = std::mem::take(&mut self.dirty);
+        if dirty.settings {
+            self.apply_settings().await;
+        }
+        if dirty.pools {
+            self.apply_pools();
+        }
+        if dirty.sessions || dirty.pools {
+            self.apply_sessions().await;
+        }
+    }
+
+    async fn apply_settings(&mut self) {
+        let objects = self.cluster.felix();
+        self.parts.dataplane.configure(settings::dataplane(objects));
+        let severity = settings::log_severity(objects);
+        let severity = severity.or_else(|| self.cluster.configurations().0.log_severity(&self.parts.name));
+        self.parts.level.configure(severity.as_deref());
+        let address = settings::metrics_address(&self.parts.environment, self.cluster.felix());
+        self.parts.metrics.serve(address).await;
+    }
+
+    fn apply_pools(&mut self) {
+        let (used, problems) = pools::used_pools(self.cluster.pools());
+        self.parts.dataplane.set_pools(used.iter().map(|pool| pool.view.clone()).collect());
+        self.parts.dataplane.in_sync(Source::Pools);
+        self.pools = used;
+        self.report_problems("pools", problems.into_iter().map(Problem::from).collect());
+    }
+
+    async fn apply_sessions(&mut self) {
+        let (configurations, ignored) = self.cluster.configurations();
+        let passwords = self.cluster.passwords();
+        let plan = plan(&Inputs {
+            node: &self.parts.name,
+            nodes: self.cluster.nodes(),
+            peers: self.cluster.peers(),
+            configurations: &configurations,
+            passwords: &passwords,
+            router_id: &self.parts.environment.router_id,
+        });
+        let mut problems: Vec<Problem> = plan.problems.iter().cloned().map(Problem::from).collect();
+        problems.extend(ignored.into_iter().map(|name| Problem {
+            message: format!("has no effect: a BGPConfiguration is named default or node.NODENAME, not {name}"),
+            kind: "BGPConfiguration".into(),
+            name,
+            reason: "ConfigInvalid".into(),
+            field: "metadata.name".into(),
+        }));
+        self.watches.follow_secrets(plan.secrets.iter().map(|secret| secret.name.as_str()));
+        let own = self.own_addresses();
+        self.parts.dataplane.set_local_node(LocalNode {
+            addresses: [own.v4, own.v6].into_iter().flatten().map(|address| address.net).collect(),
+            ..LocalNode::default()
+        });
+        if self.parts.environment.backend == Backend::Bgp {
+            if let Err(error) = self.run_speaker(&plan, &own).await {
+                problems.push(self.node_problem("BGPNotRunning", format!("{error:#}")));
+            }
+            let (peers, refused) = self.peers(&plan);
+            problems.extend(refused);
+            if peers.is_empty() && self.cluster.nodes().len() > 1 {
+                let message = "this node has no BGP session: the mesh is off and no BGPPeer applies";
+                problems.push(self.node_problem("BGPNoSessions", message.into()));
+            }
+            if let Err(error) = self.speaker.set_peers(peers).await {
+                problems.push(self.node_problem("BGPNotRunning", format!("{error:#}")));
+            }
+        }
+        self.plan = Some(Arc::new(plan));
+        self.parts.view.bgp.store(Arc::new(BgpView {
+            handle: self.speaker.handle().cloned(),
+            plan: self.plan.clone(),
+            addresses: own,
+        }));
+        self.report_problems("sessions", problems);
+    }
+
+    /// Peers of a plan with the export policy of now.
+    fn peers(&self, plan: &SessionPlan) -> (Vec<margay_bgp::PeerConfig>, Vec<Problem>) {
+        let blocks = self.parts.blocks.borrow().clone().unwrap_or_default();
+        let confirmed = origin::confirmed(&blocks);
+        let (peers, problems) =
+            peer_config::peer_configs(plan, |family| export::policy(family, &self.pools, &confirmed));
+        (peers, problems.into_iter().map(Problem::from).collect())
+    }
+
+    async fn run_speaker(&mut self, plan: &SessionPlan, own: &Networks) -> anyhow::Result<()> {
+        let forwarding = self.parts.carried.as_ref().is_some_and(|carried| carried.forwarding);
+        let config = SpeakerConfig {
+            cluster_id: plan.cluster_id,
+            listen: peer_config::listen_addresses(plan, own, self.ipv6),
+            restart: RestartState {
+                restarted: self.parts.carried.is_some(),
+                preserved: if forwarding { Families::BOTH } else { Families::NONE },
+            },
+            ..SpeakerConfig::new(plan.router_id)
+        };
+        if self.speaker.ensure(config).await? {
+            // Local routes before peers: the first table sent is already the right one.
+            self.originate().await;
+        }
+        Ok(())
+    }
+
+    /// Blocks or pod addresses changed: kernel blackholes, originated routes, export rules.
+    async fn routes_changed(&mut self) {
+        let blocks = self.parts.blocks.borrow_and_update().clone();
+        if let Some(blocks) = &blocks {
+            let own = origin::routed(blocks)
+                .into_iter()
+                .map(|cidr| OwnBlock { cidr, provenance: Provenance::cluster("IPAMBlock", &cidr.to_string()) })
+                .collect();
+            self.parts.dataplane.set_own_blocks(own);
+            self.parts.dataplane.in_sync(Source::OwnBlocks);
+        }
+        self.originate().await;
+        if let Some(plan) = self.plan.clone() {
+            let (peers, _) = self.peers(&plan);
+            if let Err(error) = self.speaker.set_peers(peers).await {
+                tracing::error!(error = format!("{error:#}"), "BGP peers not applied");
+            }
+        }
+    }
+
+    async fn originate(&mut self) {
+        let blocks = self.parts.blocks.borrow().clone().unwrap_or_default();
+        let pods: Vec<IpAddr> = self.parts.pod_addresses.borrow_and_update().clone();
+        let routes = origin::local_routes(&blocks, pods.into_iter().map(|address| (address, false)));
+        if let Err(error) = self.speaker.set_local_routes(routes).await {
+            tracing::error!(error = format!("{error:#}"), "local routes not applied");
+        }
+    }
+
+    fn recover(&mut self, event: RecoveryEvent) {
+        match event {
+            RecoveryEvent::EndOfRib { peer, family } => self.recovery.end_of_rib(peer, family),
+            RecoveryEvent::Finished => {
+                tracing::info!("BGP recovery finished");
+                self.recovery.finish();
+            }
+        }
+        self.sweep_if_recovered();
+    }
+
+    fn sweep_if_recovered(&mut self) {
+        if self.recovery.sweep(&self.before, self.started.elapsed()) {
+            tracing::info!("stale BGP routes may go");
+            self.parts.dataplane.in_sync(Source::Bgp);
+        }
+    }
+
+    /// Once a second: judge the sessions, refresh health, metrics and reports.
+    async fn tick(&mut self) {
+        self.parts.health.report(LOOP, Ok(()));
+        let unsynced = self.cluster.unsynced();
+        if unsynced.is_empty() {
+            self.parts.health.report(DATASTORE, Ok(()));
+        } else {
+            self.parts.health.report(DATASTORE, Err(format!("waiting for the API server to list {}", unsynced.join(", "))));
+        }
+        self.sweep_if_recovered();
+        let peers = self.speaker.peers().await;
+        for transition in self.transitions.observe(&peers) {
+            let notice = match transition.up {
+                true => {
+                    tracing::info!("{}", transition.message);
+                    Notice::normal(&self.parts.name, "BGPSessionUp", transition.message)
+                }
+                false => {
+                    tracing::warn!("{}", transition.message);
+                    Notice::warning("Node", &self.parts.name, "BGPSessionDown", transition.message)
+                }
+            };
+            self.parts.events.send(notice);
+        }
+        self.parts.health.report(BGP, self.bgp_readiness(&peers));
+        self.parts.health.report(DATAPLANE, self.dataplane_readiness().await);
+        bgp_metrics::record(&peers, self.plan.as_deref());
+        self.remember_peers(established(&peers)).await;
+        self.publish_report().await;
+    }
+
+    fn bgp_readiness(&self, peers: &[margay_bgp::PeerStatus]) -> Result<(), String> {
+        if self.parts.environment.backend != Backend::Bgp {
+            return Ok(());
+        }
+        if self.speaker.handle().is_none() {
+            return Err("the BGP speaker does not run yet".into());
+        }
+        readiness(peers, &self.before, self.speaker.started().elapsed())
+    }
+
+    async fn dataplane_readiness(&self) -> Result<(), String> {
+        match self.parts.dataplane.status().await {
+            Ok(status) if status.ready => Ok(()),
+            Ok(status) => {
+                let missing: Vec<String> = Source::ALL
+                    .iter()
+                    .filter(|source| !status.in_sync.contains(source))
+                    .map(|source| format!("{source:?}"))
+                    .collect();
+                Err(format!("not programmed yet; waiting for {}", missing.join(", ")))
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Keeps the restart state current: a crash must not need a farewell.
+    async fn remember_peers(&mut self, up: BTreeSet<IpAddr>) {
+        let routes_changed = self.speaker.take_routes_changed();
+        if up == self.carried.established && !routes_changed && self.carried.forwarding {
+            return;
+        }
+        // Peers that were up before a restart count until they had their chance to come back.
+        let recovering = self.started.elapsed() < super::bgp_state::KEEP_STALE;
+        let mut known = up;
+        if recovering {
+            known.extend(self.before.iter().copied());
+        }
+        self.carried.established = known;
+        self.remember().await;
+    }
+
+    async fn remember(&mut self) {
+        if let Ok(prefixes) = self.parts.dataplane.bgp_prefixes_outside_pools().await {
+            self.carried.outside_pools = prefixes.into_iter().collect();
+        }
+        self.carried.forwarding = true;
+        if let Err(error) = self.carried.store(&self.parts.restart_file) {
+            tracing::warn!(error = format!("{error:#}"), "restart state not written");
+        }
+    }
+
+    fn own_addresses(&self) -> Networks {
+        self.cluster.nodes().get(&self.parts.name).map(|node: &BgpNode| node.addresses).unwrap_or_default()
+    }
+
+    fn publish_facts(&self) {
+        let facts = Facts {
+            synced: self.cluster.is_synced(),
+            datastore_ready: self.cluster.datastore_ready(),
+            node_exists: self.cluster.own_node().is_some(),
+            pods: self.cluster.pods().clone(),
+            namespaces: self.cluster.namespaces().clone(),
+            mtu: self.parts.mtu,
+        };
+        self.parts.facts.send_replace(Arc::new(facts));
+    }
+
+    async fn publish_report(&self) {
+        let snapshot = Snapshot {
+            status: crate::admin::status(&self.parts.view).await,
+            peers: crate::admin::bgp_peers(&self.parts.view).await,
+            problems: self.parts.view.problems.load_full().as_ref().clone(),
+        };
+        self.parts.reports.send_if_modified(|last| {
+            let changed = *last != snapshot;
+            *last = snapshot;
+            changed
+        });
+    }
+
+    fn dataplane_problems(&mut self, found: Vec<margay_felix::Problem>) {
+        let problems = found
+            .into_iter()
+            .map(|problem| {
+                let (kind, name) = problem.subject.split_once('/').unwrap_or(("Node", &self.parts.name));
+                Problem {
+                    kind: kind.to_owned(),
+                    name: name.to_owned(),
+                    reason: problem.kind.reason().to_owned(),
+                    field: problem.field,
+                    message: problem.message,
+                }
+            })
+            .collect();
+        self.report_problems("dataplane", problems);
+    }
+
+    fn node_problem(&self, reason: &str, message: String) -> Problem {
+        Problem {
+            kind: "Node".into(),
+            name: self.parts.name.clone(),
+            reason: reason.into(),
+            field: String::new(),
+            message,
+        }
+    }
+
+    /// Replaces the problems of one part; each new one is logged and becomes an Event.
+    fn report_problems(&mut self, part: &'static str, problems: Vec<Problem>) {
+        for fresh in self.problems.replace(part, Timestamp::now(), problems) {
+            tracing::warn!(
+                kind = fresh.kind, name = fresh.name, reason = fresh.reason, field = fresh.field, "{}", fresh.message
+            );
+            let message = match fresh.field.is_empty() {
+                true => fresh.message,
+                false => format!("{}: {}", fresh.field, fresh.message),
+            };
+            self.parts.events.send(Notice::warning(&fresh.kind, &fresh.name, &fresh.reason, message));
+        }
+        bgp_metrics::record_problems(&self.problems.counts());
+        self.parts.view.problems.store(Arc::new(self.problems.list()));
+    }
+}
+
+/// Address re-detection, for the life of the agent: a changed address is written to the Node, from where it comes back
+/// through the watch like any other change. Three failures in a row are needed before an address counts as lost.
+pub(crate) async fn redetect(client: Client, name: String, environment: Environment, events: Events) {
+    let mut failures = 0;
+    loop {
+        tokio::time::sleep(environment.poll_interval).await;
+        let attempt = async {
+            let node = startup::own_node(&client, &name).await?;
+            startup::settle_addresses(&client, &environment, &node).await
+        };
+        match attempt.await {
+            Ok(_) => failures = 0,
+            Err(error) => {
+                failures += 1;
+                tracing::warn!(error = format!("{error:#}"), failures, "address detection failed");
+                if failures == 3 {
+                    events.send(Notice::warning("Node", &name, "NodeAddressLost", format!("{error:#}")));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The node agent: start-up, wiring of the parts, orderly stop.
+//!
+//! [`core`] holds the loop that owns the copy of the cluster. Everything before it ([`startup`]) runs once: the node's
+//! name and addresses, the objects a new cluster lacks. What the kernel should hold is decided by
+//! [`margay_felix::calc`] and the dataplane; this module only carries values between the parts.
+
+pub(crate) mod addresses;
+pub(crate) mod autodetect;
+pub(crate) mod bgp_state;
+pub(crate) mod cluster;
+pub(crate) mod core;
+pub(crate) mod default_pools;
+pub(crate) mod environment;
+pub(crate) mod events;
+pub(crate) mod facts;
+pub(crate) mod identity;
+pub(crate) mod interfaces;
+pub(crate) mod mirror;
+pub(crate) mod mtu;
+pub(crate) mod paths;
+pub(crate) mod problems;
+pub(crate) mod report;
+pub(crate) mod restart;
+pub(crate) mod settings;
+pub(crate) mod speaker;
+pub(crate) mod startup;
+pub(crate) mod watch;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use arc_swap::ArcSwap;
+use jiff::Timestamp;
+use kube::Client;
+use margay_crds::admin;
+use margay_felix::kernel::Netns;
+use margay_felix::{Dataplane, DataplaneConfig};
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::core::{Core, DATAPLANE, DATASTORE, LOOP, Parts, WATCHDOG};
+use self::environment::Environment;
+use self::facts::Facts;
+use crate::admin::{listen, view::View};
+use crate::health::{Health, server};
+use crate::logging::LogLevel;
+use crate::metrics::Metrics;
+
+/// Level of the Calico API this agent follows.
+pub(crate) const API_LEVEL: &str = "v3.33.0";
+
+/// Pause between attempts to reach the API server at start.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Runs the agent until SIGTERM or SIGINT.
+///
+/// # Errors
+/// A start-up step that cannot succeed by waiting; the text says which and what to do.
+pub(crate) async fn run(environment: Environment, level: LogLevel, accept_rename: bool) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let (stop, stopping) = tokio::sync::watch::channel(false);
+    let agent = tokio::spawn(Box::pin(serve(environment, level, accept_rename, stopping)));
+    tokio::pin!(agent);
+    tokio::select! {
+        ended = &mut agent => return ended.context("the agent panicked")?,
+        _ = terminate.recv() => tracing::info!("SIGTERM: stopping, kernel state stays"),
+        _ = interrupt.recv() => tracing::info!("SIGINT: stopping, kernel state stays"),
+    }
+    stop.send_replace(true);
+    agent.await.context("the agent panicked")?
+}
+
+async fn serve(
+    environment: Environment,
+    level: LogLevel,
+    accept_rename: bool,
+    mut stopping: tokio::sync::watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let metrics = Metrics::install()?;
+    let health = Health::default();
+    health.register(DATASTORE, None);
+    health.register(DATAPLANE, None);
+    health.register(server::BGP, None);
+    health.register(LOOP, Some(WATCHDOG));
+    let probes = SocketAddr::new(
+        environment.health_host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        environment.health_port,
+    );
+    listen::on_address(probes, "health probes", server::router(health.clone())).await?;
+
+    let stored = identity::stored_name(&environment.nodename_file)?;
+    let name = identity::node_name(environment.node_name.as_deref(), stored.as_deref())?;
+    tracing::info!(node = name, version = env!("CARGO_PKG_VERSION"), "agent starting");
+    let client = Client::try_default()
+        .await
+        .context("no access to a Kubernetes API: set KUBECONFIG or run with a service account")?;
+    let prepared = tokio::select! {
+        prepared = prepare(&client, &environment, &name, stored.as_deref(), accept_rename, &health) => prepared?,
+        _ = stopping.wait_for(|stop| *stop) => return Ok(()),
+    };
+    identity::store_name(&environment.nodename_file, &name)?;
+    tracing::info!(v4 = ?prepared.addresses.v4.map(|a| a.net), v6 = ?prepared.addresses.v6.map(|a| a.net), "addresses settled");
+
+    let restart_file = paths::restart_file();
+    let carried = restart::RestartState::load(&restart_file);
+    let mut dataplane_config = DataplaneConfig::new(&name, Netns::current().context("cannot open the network namespace")?);
+    dataplane_config.drift_log = Some(paths::drift_log());
+    if let Some(carried) = &carried {
+        dataplane_config.restart_prefixes = carried.outside_pools.iter().copied().collect();
+    }
+    let dataplane = Dataplane::start(dataplane_config).context("cannot start the dataplane")?;
+
+    let view = Arc::new(View {
+        node: name.clone(),
+        started: Timestamp::now(),
+        health: health.clone(),
+        dataplane: dataplane.clone(),
+        bgp: ArcSwap::default(),
+        problems: ArcSwap::default(),
+        ipam: ArcSwap::from_pointee(admin::Ipam { node: name.clone(), ..admin::Ipam::default() }),
+        endpoints: ArcSwap::default(),
+    });
+    listen::on_socket(&paths::admin_socket(), crate::admin::read_router(Arc::clone(&view)))?;
+    let read_only = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), admin::READ_ONLY_PORT);
+    listen::on_address(read_only, "the admin API", crate::admin::read_router(Arc::clone(&view))).await?;
+
+    let events = events::Events::start(client.clone(), &name);
+    let (reports, report_reader) = tokio::sync::watch::channel(report::Snapshot::default());
+    tokio::spawn(report::run(client.clone(), name.clone(), report_reader));
+    tokio::spawn(core::redetect(client.clone(), name.clone(), environment.clone(), events.clone()));
+    let (facts, facts_reader) = tokio::sync::watch::channel(Arc::new(Facts::default()));
+    let mtu = mtu::of_pods(&prepared.addresses);
+
+    let core = Core::new(Parts {
+        name,
+        environment,
+        client,
+        level,
+        health,
+        metrics,
+        events,
+        dataplane: dataplane.clone(),
+        view,
+        facts,
+        reports,
+        carried,
+        restart_file,
+        blocks,
+        pod_addresses,
+        mtu,
+    });
+    core.run(stopping).await;
+    dataplane.stop();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Everything that has to be true before the parts start. An API server that does not answer is waited for; anything
+/// else that is wrong ends the process, so that a roll-out stops at the first node.
+async fn prepare(
+    client: &Client,
+    environment: &Environment,
+    name: &str,
+    stored: Option<&str>,
+    accept_rename: bool,
+    health: &Health,
+) -> anyhow::Result<margay_felix::calc::sessions::BgpNode> {
+    loop {
+        let attempt = async {
+            let node = startup::own_node(client, name).await?;
+            if let Some(old) = stored.filter(|old| *old != name && !accept_rename)
+                && startup::owns_blocks(client, old).await?
+            {
+                bail!(
+                    "this host was node {old}, which still owns address blocks, and is now called {name}; restore \
+                     NODENAME={old}, or start once with --accept-node-rename to leave those blocks behind"
+                );
+            }
+            let bgp = startup::settle_addresses(client, environment, &node).await?;
+            startup::create_missing(client, environment).await?;
+            Ok(bgp)
+        };
+        match attempt.await {
+            Ok(bgp) => return Ok(bgp),
+            Err(error) if startup::may_pass(&error) => {
+                tracing::warn!(error = format!("{error:#}"), "API server not usable yet");
+                health.report(DATASTORE, Err(format!("{error:#}")));
+                tokio::time::sleep(RETRY).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
