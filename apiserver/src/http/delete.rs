@@ -1,0 +1,185 @@
+//! `delete` and `deletecollection`.
+
+use std::sync::Arc;
+
+use http::Response;
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+
+use super::reply::{self, Body};
+use super::target::ResourcePath;
+use super::write::commit;
+use super::{Call, body, read};
+use crate::admission::metadata::has_finalizers;
+use crate::namespaces::mark_deleted;
+use crate::resource::Resource;
+use crate::selector::Selector;
+use crate::status::ApiError;
+use crate::store::{Expect, Stored};
+
+/// `DeleteOptions`, from the body or the query.
+#[derive(Debug, Default)]
+struct Options {
+    uid: Option<String>,
+    revision: Option<String>,
+    dry_run: bool,
+}
+
+async fn options(call: &Call, incoming: Incoming) -> Result<Options, ApiError> {
+    let bytes = body::read(incoming).await?;
+    let body = if bytes.is_empty() {
+        Value::Null
+    } else {
+        body::decode(call, &bytes)?
+    };
+    let text = |pointer: &str| {
+        body.pointer(pointer)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let policy =
+        text("/propagationPolicy").unwrap_or_else(|| call.query.propagation_policy.clone());
+    if !matches!(policy.as_str(), "" | "Background" | "Foreground" | "Orphan") {
+        return Err(ApiError::unprocessable(format!(
+            "DeleteOptions is invalid: propagationPolicy: Unsupported value: \"{policy}\": supported values: \"Foreground\", \"Background\", \"Orphan\""
+        )));
+    }
+    let grace = body["gracePeriodSeconds"]
+        .as_i64()
+        .or(call.query.grace_period);
+    if grace.is_some_and(|g| g < 0) {
+        return Err(ApiError::unprocessable(
+            "gracePeriodSeconds must be 0 or greater",
+        ));
+    }
+    let dry_run = body["dryRun"]
+        .as_array()
+        .is_some_and(|l| l.iter().any(|v| v == "All"));
+    Ok(Options {
+        uid: text("/preconditions/uid"),
+        revision: text("/preconditions/resourceVersion"),
+        dry_run: dry_run || call.query.dry_run,
+    })
+}
+
+/// `DELETE` of one object.
+pub(super) async fn delete(
+    call: &Call,
+    resource: &Resource,
+    path: &ResourcePath,
+    name: &str,
+    incoming: Incoming,
+) -> Result<Response<Body>, ApiError> {
+    if path.subresource.is_some() {
+        return Err(ApiError::method_not_allowed());
+    }
+    let options = options(call, incoming).await?;
+    let (stored, gone) = loop {
+        let stored = read::find(call, resource, path, name)?;
+        check_preconditions(resource, name, &stored, &options)?;
+        match remove(call, resource, &stored, options.dry_run).await {
+            Err(error) if error.reason == "Conflict" && options.revision.is_none() => {}
+            result => break result?,
+        }
+    };
+    if !gone {
+        return read::show(
+            call,
+            resource,
+            &resource.to_served(stored.object.clone()),
+            200,
+        );
+    }
+    let mut details =
+        json!({"name": name, "kind": resource.plural, "uid": stored.object["metadata"]["uid"]});
+    if !resource.group.is_empty() {
+        details["group"] = resource.group.as_str().into();
+    }
+    Ok(reply::json(&json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    })))
+}
+
+fn check_preconditions(
+    resource: &Resource,
+    name: &str,
+    stored: &Stored,
+    options: &Options,
+) -> Result<(), ApiError> {
+    let metadata = &stored.object["metadata"];
+    let checks = [
+        ("UID", "uid", &options.uid),
+        ("ResourceVersion", "resourceVersion", &options.revision),
+    ];
+    for (label, field, wanted) in checks {
+        let Some(wanted) = wanted else { continue };
+        let actual = metadata[field].as_str().unwrap_or_default();
+        if actual != wanted {
+            let why = format!(
+                "the {label} in the precondition ({wanted}) does not match the {label} in record ({actual}). The object might have been deleted and then recreated"
+            );
+            return Err(ApiError::conflict(
+                &resource.group,
+                &resource.plural,
+                name,
+                &why,
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Removes the object, or marks it when finalizers hold it. Returns what is left or was, and whether it is gone.
+async fn remove(
+    call: &Call,
+    resource: &Resource,
+    stored: &Arc<Stored>,
+    dry_run: bool,
+) -> Result<(Arc<Stored>, bool), ApiError> {
+    let held = has_finalizers(&stored.object);
+    if held && stored.object["metadata"]["deletionTimestamp"].is_string() || dry_run {
+        return Ok((Arc::clone(stored), !held));
+    }
+    let object = held.then(|| mark_deleted(stored.object.clone()));
+    let expect = Expect::Revision(stored.revision);
+    let stored = commit(call, resource, stored.key.clone(), expect, object).await?;
+    Ok((stored, !held))
+}
+
+/// `DELETE` of a collection: everything selected; answers with the list of what was there.
+pub(super) async fn collection(
+    call: &Call,
+    resource: &Resource,
+    path: &ResourcePath,
+    incoming: Incoming,
+) -> Result<Response<Body>, ApiError> {
+    let options = options(call, incoming).await?;
+    let query = &call.query;
+    let selector = Selector::parse(&query.label_selector, &query.field_selector, resource)?;
+    let (objects, revision) = read::selected(call, resource, path, &selector);
+    // All at once: the store commits them in groups.
+    let removals = objects
+        .iter()
+        .map(|o| remove(call, resource, o, options.dry_run));
+    for result in futures::future::join_all(removals).await {
+        match result {
+            // Changed or deleted meanwhile: no longer the object that was selected.
+            Err(error) if error.reason != "Conflict" => return Err(error),
+            _ => {}
+        }
+    }
+    let items: Vec<Value> = objects
+        .iter()
+        .map(|o| resource.to_served(o.object.clone()))
+        .collect();
+    Ok(reply::json(&json!({
+        "kind": resource.list_kind,
+        "apiVersion": resource.api_version(),
+        "metadata": {"resourceVersion": revision.to_string()},
+        "items": items,
+    })))
+}

@@ -1,0 +1,257 @@
+//! `create`, `update`, `patch`.
+
+use std::sync::Arc;
+
+use http::Response;
+use hyper::body::Incoming;
+use serde_json::Value;
+
+use super::reply::{self, Body};
+use super::target::ResourcePath;
+use super::{Call, body, openapi, read};
+use crate::admission::{self, Admitted, Part, Request, patch};
+use crate::resource::Resource;
+use crate::resource::core::{CRDS, NAMESPACES};
+use crate::status::ApiError;
+use crate::store::{Expect, Key, Stored, Write, WriteError};
+
+/// How often a patch is tried again when others change the object meanwhile.
+const RETRIES: usize = 50;
+
+/// The manager of a write's fields: as given, else the program's name.
+pub(super) fn manager(call: &Call) -> String {
+    let given = &call.query.field_manager;
+    if !given.is_empty() {
+        return given.clone();
+    }
+    let program = call.user_agent.split('/').next().unwrap_or_default();
+    if program.is_empty() {
+        "unknown".into()
+    } else {
+        program.chars().take(128).collect()
+    }
+}
+
+fn part(path: &ResourcePath) -> Part {
+    if path.subresource.as_deref() == Some("status") {
+        Part::Status
+    } else {
+        Part::Main
+    }
+}
+
+/// Refuses new objects in namespaces that do not exist or are on their way out.
+fn check_namespace(call: &Call, path: &ResourcePath) -> Result<(), ApiError> {
+    let Some(name) = &path.namespace else {
+        return Ok(());
+    };
+    let Some(namespace) = call.app.store.get(&Key::new(NAMESPACES, "", name)) else {
+        return Err(ApiError::not_found("", "namespaces", name));
+    };
+    if namespace.object["metadata"]["deletionTimestamp"].is_string() {
+        return Err(ApiError::forbidden(format!(
+            "unable to create new content in namespace {name} because it is being terminated"
+        )));
+    }
+    Ok(())
+}
+
+/// `POST`.
+pub(super) async fn create(
+    call: &Call,
+    resource: &Resource,
+    path: &ResourcePath,
+    incoming: Incoming,
+) -> Result<Response<Body>, ApiError> {
+    if resource.namespaced && path.namespace.is_none() {
+        return Err(ApiError::method_not_allowed());
+    }
+    call.accept.view()?;
+    let body = body::decode(call, &body::read(incoming).await?)?;
+    store_new(call, resource, path, body).await
+}
+
+async fn store_new(
+    call: &Call,
+    resource: &Resource,
+    path: &ResourcePath,
+    body: Value,
+) -> Result<Response<Body>, ApiError> {
+    check_namespace(call, path)?;
+    let (manager, now) = (manager(call), admission::now());
+    let request = request(call, resource, path, &manager, &now);
+    let admitted = request.create(body)?;
+    let name = admitted.object["metadata"]["name"]
+        .as_str()
+        .unwrap_or_default();
+    let key = Key::new(Arc::clone(&resource.storage), path.namespace(), name);
+    if call.query.dry_run {
+        if call.app.store.get(&key).is_some() {
+            return Err(ApiError::already_exists(
+                &resource.group,
+                &resource.plural,
+                name,
+            ));
+        }
+        return answer(call, resource, admitted.object, &admitted.warnings, 201);
+    }
+    let object = resource.to_stored(admitted.object);
+    let stored = commit(call, resource, key, Expect::Absent, Some(object)).await?;
+    let object = resource.to_served(stored.object.clone());
+    answer(call, resource, object, &admitted.warnings, 201)
+}
+
+fn request<'a>(
+    call: &Call,
+    resource: &'a Resource,
+    path: &'a ResourcePath,
+    manager: &'a str,
+    now: &'a str,
+) -> Request<'a> {
+    Request {
+        resource,
+        namespace: path.namespace(),
+        part: part(path),
+        validation: call.query.field_validation,
+        manager,
+        now,
+    }
+}
+
+fn answer(
+    call: &Call,
+    resource: &Resource,
+    object: Value,
+    warnings: &[String],
+    code: u16,
+) -> Result<Response<Body>, ApiError> {
+    let mut response = read::show(call, resource, &object, code)?;
+    reply::warn(&mut response, warnings);
+    Ok(response)
+}
+
+/// Writes to the store; a changed definition is served before its author is answered.
+pub(super) async fn commit(
+    call: &Call,
+    resource: &Resource,
+    key: Key,
+    expect: Expect,
+    object: Option<Value>,
+) -> Result<Arc<Stored>, ApiError> {
+    let name = key.name.clone();
+    let Resource { group, plural, .. } = resource;
+    let result = call
+        .app
+        .store
+        .write(Write {
+            key,
+            expect,
+            object,
+        })
+        .await;
+    let stored = result.map_err(|error| match error {
+        WriteError::Exists => ApiError::already_exists(group, plural, &name),
+        WriteError::Changed => ApiError::conflict(
+            group,
+            plural,
+            &name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        ),
+        WriteError::Disk(cause) => ApiError::unavailable(format!("the store cannot write: {cause}")),
+        WriteError::Closed => ApiError::unavailable("the server is stopping"),
+    })?;
+    if &*resource.storage == CRDS {
+        call.app.refresh_catalog();
+    }
+    Ok(stored)
+}
+
+/// `PUT`.
+pub(super) async fn replace(
+    call: &Call,
+    resource: &Resource,
+    path: &ResourcePath,
+    name: &str,
+    incoming: Incoming,
+) -> Result<Response<Body>, ApiError> {
+    call.accept.view()?;
+    let body = body::decode(call, &body::read(incoming).await?)?;
+    let locked = body["metadata"]["resourceVersion"]
+        .as_str()
+        .is_some_and(|v| !v.is_empty());
+    change(call, resource, path, name, locked, |_, _| Ok(body.clone())).await
+}
+
+/// `PATCH`.
+pub(super) async fn patch(
+    call: &Call,
+    resource: &Resource,
+    path: &ResourcePath,
+    name: &str,
+    incoming: Incoming,
+) -> Result<Response<Body>, ApiError> {
+    call.accept.view()?;
+    let bytes = body::read(incoming).await?;
+    let kind = body::media_type(call);
+    if !openapi::patch_types(resource).contains(&kind) {
+        return Err(ApiError::unsupported_media_type(
+            &openapi::patch_types(resource).join(", "),
+        ));
+    }
+    match kind {
+        "application/json-patch+json" => {
+            change(call, resource, path, name, false, |old, _| {
+                patch::json_patch(old, &bytes)
+            })
+            .await
+        }
+        _ => {
+            let patch = body::json(&bytes)?;
+            let locked = patch["metadata"]["resourceVersion"].is_string();
+            let merge = |old: &Value, _: &Request<'_>| Ok(patch::merge_patch(old, &patch));
+            change(call, resource, path, name, locked, merge).await
+        }
+    }
+}
+
+/// Reads, computes, admits and writes; starts over when somebody was faster, unless the client gave a version.
+async fn change(
+    call: &Call,
+    resource: &Resource,
+    path: &ResourcePath,
+    name: &str,
+    locked: bool,
+    next: impl Fn(&Value, &Request<'_>) -> Result<Value, ApiError>,
+) -> Result<Response<Body>, ApiError> {
+    let manager = manager(call);
+    let mut attempts = 0;
+    loop {
+        let stored = read::find(call, resource, path, name)?;
+        let old = resource.to_served(stored.object.clone());
+        let now = admission::now();
+        let request = request(call, resource, path, &manager, &now);
+        let body = next(&old, &request)?;
+        let Admitted {
+            object,
+            warnings,
+            remove,
+        } = request.update(&old, body)?;
+        if call.query.dry_run || (!remove && admission::unchanged(&old, &object)) {
+            let shown = if call.query.dry_run { object } else { old };
+            return answer(call, resource, shown, &warnings, 200);
+        }
+        let content = (!remove).then(|| resource.to_stored(object.clone()));
+        let expect = Expect::Revision(stored.revision);
+        match commit(call, resource, stored.key.clone(), expect, content).await {
+            Ok(_) if remove => return answer(call, resource, object, &warnings, 200),
+            Ok(stored) => {
+                let object = resource.to_served(stored.object.clone());
+                return answer(call, resource, object, &warnings, 200);
+            }
+            Err(error) if error.reason == "Conflict" && !locked && attempts < RETRIES => {
+                attempts += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
