@@ -17,6 +17,8 @@ pub mod calc;
 mod dataplane;
 pub mod desired;
 pub mod kernel;
+pub mod reconcile;
+mod routes;
 pub mod wire;
 
 pub use dataplane::{
