@@ -128,6 +128,9 @@ pub struct Attachment {
     /// Its MAC.
     #[serde(default)]
     pub host_mac: String,
+    /// Index of the container-side interface inside the container; 0 while it does not exist.
+    #[serde(default)]
+    pub pod_ifindex: u32,
     /// MAC of the container-side interface; on the way there, the requested one.
     #[serde(default)]
     pub pod_mac: String,
@@ -338,6 +341,7 @@ pub(crate) mod tests {
             host_if: "calic440f455693".into(),
             host_ifindex: 12,
             host_mac: "ee:ee:ee:ee:ee:ee".into(),
+            pod_ifindex: 2,
             pod_mac: "02:00:00:00:00:01".into(),
             mtu: 1450,
             num_queues: 1,

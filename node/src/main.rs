@@ -2,7 +2,13 @@
 //!
 //! This crate is the only place where the parts are wired together; it holds no rules of its own.
 
+mod admin;
+mod agent;
+mod cni_server;
 mod cmd;
+mod health;
+mod logging;
+mod metrics;
 
 use std::process::ExitCode;
 

@@ -82,12 +82,14 @@ impl NetworkConfig {
         let mut warnings = odd_keys(&map);
         let document: Document = serde_json::from_value(Value::Object(map))
             .map_err(|error| CniError::invalid(format!("failed to load netconf: {error}")))?;
-        document
-            .into_config(name, cni_version, &mut warnings)
-            .map(|mut config| {
-                config.warnings = warnings;
-                config
-            })
+        let mut config = document.into_config(name, cni_version, &mut warnings)?;
+        if command == Command::Add && config.prev_result.is_some() {
+            return Err(CniError::invalid(
+                "margay must be the first plugin of the network",
+            ));
+        }
+        config.warnings = warnings;
+        Ok(config)
     }
 }
 

@@ -71,6 +71,8 @@ pub struct WiredFacts {
     pub host_ifindex: u32,
     /// MAC of the host end.
     pub host_mac: String,
+    /// Index of the pod end inside the pod.
+    pub pod_ifindex: u32,
     /// MAC of the pod end.
     pub pod_mac: String,
     /// MTU of both ends.
@@ -576,6 +578,7 @@ impl AddMachine {
             host_if: names::host_interface(&input.prefix, &input.args, &input.key.container_id)?,
             host_ifindex: 0,
             host_mac: String::new(),
+            pod_ifindex: 0,
             pod_mac: plan.mac.map(crate::result::format_mac).unwrap_or_default(),
             mtu,
             num_queues: input.config.num_queues,
@@ -620,6 +623,7 @@ impl AddMachine {
         let attachment = self.attachment.as_mut().ok_or_else(confused)?;
         attachment.host_ifindex = wired.host_ifindex;
         attachment.host_mac = wired.host_mac;
+        attachment.pod_ifindex = wired.pod_ifindex;
         attachment.pod_mac = wired.pod_mac;
         attachment.mtu = wired.mtu;
         attachment.result = Some(result_of(attachment, with_routes));

@@ -130,6 +130,7 @@ impl Agent {
                 return AddOutcome::Wired(WiredFacts {
                     host_ifindex: 12,
                     host_mac: "ee:ee:ee:ee:ee:ee".into(),
+                    pod_ifindex: 2,
                     pod_mac: "02:00:00:00:00:01".into(),
                     mtu: 1450,
                 });

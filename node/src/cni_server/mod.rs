@@ -1,0 +1,136 @@
+//! The agent's side of CNI: answers `margay-cni` on a unix socket.
+//!
+//! Each connection carries one request. The steps of an operation are decided by the state machines of `margay_cni`;
+//! here they are carried out with addresses ([`Addresses`]), the kernel ([`margay_felix`]) and pods ([`PodSource`]).
+//! Calls for one pod run one after the other, those for different pods at the same time; GC excludes all others.
+//!
+//! What must survive the agent is in attachment records on disk. On start, records of another boot give back their
+//! addresses, half-made ones are removed, live ones become endpoints again before the dataplane may remove anything,
+//! and DEL requests that came while nobody listened are done.
+
+mod add;
+mod annotate;
+mod check;
+mod conflist;
+mod connection;
+mod del;
+mod deps;
+mod gc;
+mod ipam_half;
+mod kernel;
+mod locks;
+mod recover;
+mod records;
+mod serve;
+mod status_file;
+mod sweep;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub(crate) use conflist::{Conflist, write_conflist};
+pub(crate) use deps::{
+    Addresses, CniDeps, CniPaths, NodeState, PodPatch, PodSource, PodUpdate, TransferTarget,
+};
+
+use annotate::Annotator;
+use locks::{GcLock, Locks};
+use records::Records;
+use sweep::Sweeper;
+
+/// How long calls under way may take when the server stops.
+const DRAIN: Duration = Duration::from_secs(8);
+
+/// The running server.
+pub(crate) struct CniServer {
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+    acceptor: JoinHandle<()>,
+}
+
+/// What all calls share.
+struct Shared {
+    deps: CniDeps,
+    records: Records,
+    locks: Locks,
+    gc: GcLock,
+    calls: TaskTracker,
+    annotator: Annotator,
+    sweeper: Sweeper,
+    /// When an allocation last failed for lack of addresses.
+    exhausted: std::sync::Mutex<Option<std::time::Instant>>,
+    /// Why the kernel could not be programmed the last time.
+    kernel_failure: std::sync::Mutex<Option<String>>,
+}
+
+impl CniServer {
+    /// Recovers what the last run left and starts to listen.
+    ///
+    /// # Errors
+    /// When the state directory or the socket cannot be made.
+    pub(crate) async fn start(deps: CniDeps) -> anyhow::Result<CniServer> {
+        let records = Records::open(&deps.paths.state)
+            .with_context(|| format!("open {}", deps.paths.state.display()))?;
+        let stop = CancellationToken::new();
+        let annotator = Annotator::start(Arc::clone(&deps.pods), stop.clone());
+        let (sweeper, sweep_requests) = Sweeper::new();
+        let shared = Arc::new(Shared {
+            deps,
+            records,
+            locks: Locks::default(),
+            gc: GcLock::default(),
+            calls: TaskTracker::new(),
+            annotator,
+            sweeper,
+            exhausted: std::sync::Mutex::new(None),
+            kernel_failure: std::sync::Mutex::new(None),
+        });
+        recover::recover(&shared).await?;
+        let listener = serve::listen(&shared.deps.paths.socket)?;
+        sweep::run(Arc::clone(&shared), sweep_requests, stop.clone());
+        let acceptor = tokio::spawn(serve::accept(Arc::clone(&shared), listener, stop.clone()));
+        Ok(CniServer { shared, stop, acceptor })
+    }
+
+    /// The attachments of this node, for the admin API.
+    pub(crate) fn endpoints(&self) -> Vec<margay_crds::admin::Endpoint> {
+        self.shared
+            .records
+            .all()
+            .into_iter()
+            .map(|record| {
+                let pod = record.pod.clone();
+                let (namespace, pod) =
+                    pod.map_or_else(Default::default, |pod| (pod.namespace, pod.name));
+                margay_crds::admin::Endpoint {
+                    namespace,
+                    pod,
+                    container_id: record.key.container_id,
+                    interface: record.key.ifname,
+                    host_interface: record.host_if,
+                    addresses: record.ips.iter().map(ipnet::IpNet::addr).collect(),
+                }
+            })
+            .collect()
+    }
+
+    /// Stops accepting, lets calls under way finish for at most 8 s, and makes the records durable. The socket file
+    /// stays: a new server replaces it, and until then callers wait for it.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        let _ = self.acceptor.await;
+        self.shared.calls.close();
+        if tokio::time::timeout(DRAIN, self.shared.calls.wait()).await.is_err() {
+            tracing::warn!("CNI calls were still under way when the agent stopped");
+        }
+        self.shared.records.sync().await;
+    }
+}

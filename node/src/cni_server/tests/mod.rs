@@ -1,0 +1,1 @@
+//! The server with a real kernel and the real executable.
