@@ -14,6 +14,36 @@ const SHARED: &[(&str, &str)] = &[
         "bgpfilterrule",
         include_str!("../../overlays/shared/bgpfilterrule.yaml"),
     ),
+    (
+        "controllers",
+        include_str!("../../overlays/shared/controllers.yaml"),
+    ),
+    (
+        "entityrule",
+        include_str!("../../overlays/shared/entityrule.yaml"),
+    ),
+    (
+        "nativeport",
+        include_str!("../../overlays/shared/nativeport.yaml"),
+    ),
+    (
+        "globalpolicy",
+        include_str!("../../overlays/shared/globalpolicy.yaml"),
+    ),
+    (
+        "labelselector",
+        include_str!("../../overlays/shared/labelselector.yaml"),
+    ),
+    (
+        "nativepeer",
+        include_str!("../../overlays/shared/nativepeer.yaml"),
+    ),
+    (
+        "noglobal",
+        include_str!("../../overlays/shared/noglobal.yaml"),
+    ),
+    ("policy", include_str!("../../overlays/shared/policy.yaml")),
+    ("rule", include_str!("../../overlays/shared/rule.yaml")),
     ("secret", include_str!("../../overlays/shared/secret.yaml")),
 ];
 
@@ -101,5 +131,42 @@ pub(super) const KINDS: &[Kind] = &[
     kind!("ipamhandles", IPAMHandle, IPAMHandleSpec),
     kind!("ippools", IPPool, IPPoolSpec, IPPoolStatus),
     kind!("ipreservations", IPReservation, IPReservationSpec),
+    kind!(
+        "caliconodestatuses",
+        CalicoNodeStatus,
+        CalicoNodeStatusSpec,
+        CalicoNodeStatusStatus
+    ),
+    kind!(
+        "globalnetworkpolicies",
+        GlobalNetworkPolicy,
+        GlobalNetworkPolicySpec
+    ),
+    kind!("globalnetworksets", GlobalNetworkSet, GlobalNetworkSetSpec),
+    kind!("hostendpoints", HostEndpoint, HostEndpointSpec),
+    kind!(
+        "kubecontrollersconfigurations",
+        KubeControllersConfiguration,
+        KubeControllersConfigurationSpec,
+        KubeControllersConfigurationStatus
+    ),
+    kind!("networkpolicies", NetworkPolicy, NetworkPolicySpec),
+    kind!("networksets", NetworkSet, NetworkSetSpec),
+    kind!(
+        "stagedglobalnetworkpolicies",
+        StagedGlobalNetworkPolicy,
+        StagedGlobalNetworkPolicySpec
+    ),
+    kind!(
+        "stagedkubernetesnetworkpolicies",
+        StagedKubernetesNetworkPolicy,
+        StagedKubernetesNetworkPolicySpec
+    ),
+    kind!(
+        "stagednetworkpolicies",
+        StagedNetworkPolicy,
+        StagedNetworkPolicySpec
+    ),
+    kind!("tiers", Tier, TierSpec, TierStatus),
     kind!("nodereports", NodeReport, NodeReportSpec, NodeReportStatus),
 ];
