@@ -1,3 +1,3 @@
-//! Resources in, desired state out: pure functions of the cluster's objects and the name of this node.
+//! Resources in, desired state out: pure functions of the cluster's objects and this node's name.
 
 pub mod sessions;

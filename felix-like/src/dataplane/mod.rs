@@ -4,6 +4,7 @@ mod command;
 mod config;
 mod drift;
 mod reactor;
+mod state;
 mod status;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};

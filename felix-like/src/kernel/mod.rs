@@ -5,6 +5,7 @@
 
 mod error;
 mod mac;
+pub mod monitor;
 pub mod netlink;
 pub mod netns;
 pub mod rtnl;

@@ -22,7 +22,7 @@ pub(super) fn wire_pod_side(wiring: &PodWiring) -> Result<Link, WireError> {
 fn inside_pod(wiring: &PodWiring) -> Result<Link, WireError> {
     let name = &wiring.pod_interface;
     let mut rtnl = Rtnl::open().map_err(WireError::kernel("open a netlink socket in the pod"))?;
-    let mut up = |rtnl: &mut Rtnl, name: &str| -> Result<Link, WireError> {
+    let up = |rtnl: &mut Rtnl, name: &str| -> Result<Link, WireError> {
         let link = rtnl
             .link_by_name(name)
             .and_then(|link| link.ok_or_else(|| KernelError::errno(libc::ENODEV)))

@@ -31,18 +31,26 @@ impl FromStr for PeerAddress {
             Some((_, zone)) => return Err(format!("{zone:?} is not an interface name")),
             None => (host, None),
         };
-        let ip: IpAddr = address.parse().map_err(|_| format!("{text:?} is not an address or address:port"))?;
+        let ip: IpAddr = address
+            .parse()
+            .map_err(|_| format!("{text:?} is not an address or address:port"))?;
         if interface.is_some() && ip.is_ipv4() {
             return Err(format!("{text:?}: an IPv4 address takes no interface"));
         }
-        Ok(PeerAddress { ip, interface, port })
+        Ok(PeerAddress {
+            ip,
+            interface,
+            port,
+        })
     }
 }
 
 /// Splits `host` and `port`; a bare IPv6 address has colons of its own and therefore needs brackets to carry a port.
 fn split_port(text: &str) -> Result<(&str, Option<u16>), String> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
-        let (host, rest) = rest.split_once(']').ok_or_else(|| format!("{text:?} has no closing bracket"))?;
+        let (host, rest) = rest
+            .split_once(']')
+            .ok_or_else(|| format!("{text:?} has no closing bracket"))?;
         match rest.strip_prefix(':') {
             Some(port) => (host, port),
             None if rest.is_empty() => return Ok((host, None)),
@@ -61,7 +69,8 @@ fn split_port(text: &str) -> Result<(&str, Option<u16>), String> {
 
 /// Linux interface names: 1 to 15 octets, no slash, no white space.
 fn is_interface_name(name: &str) -> bool {
-    (1..=15).contains(&name.len()) && !name.contains(|c: char| c == '/' || c == '%' || c.is_whitespace())
+    (1..=15).contains(&name.len())
+        && !name.contains(|c: char| c == '/' || c == '%' || c.is_whitespace())
 }
 
 #[cfg(test)]
@@ -70,13 +79,28 @@ mod tests {
 
     #[test]
     fn every_notation_parses() {
-        let parse = |text: &str| text.parse::<PeerAddress>().map(|a| (a.ip.to_string(), a.interface, a.port));
+        let parse = |text: &str| {
+            text.parse::<PeerAddress>()
+                .map(|a| (a.ip.to_string(), a.interface, a.port))
+        };
         assert_eq!(parse("10.0.0.1"), Ok(("10.0.0.1".into(), None, None)));
-        assert_eq!(parse("10.0.0.1:166"), Ok(("10.0.0.1".into(), None, Some(166))));
+        assert_eq!(
+            parse("10.0.0.1:166"),
+            Ok(("10.0.0.1".into(), None, Some(166)))
+        );
         assert_eq!(parse("fd00::1"), Ok(("fd00::1".into(), None, None)));
-        assert_eq!(parse("[fd00::1]:1179"), Ok(("fd00::1".into(), None, Some(1179))));
-        assert_eq!(parse("fe80::1%eth0"), Ok(("fe80::1".into(), Some("eth0".into()), None)));
-        assert_eq!(parse("[fe80::1%eth0]:179"), Ok(("fe80::1".into(), Some("eth0".into()), Some(179))));
+        assert_eq!(
+            parse("[fd00::1]:1179"),
+            Ok(("fd00::1".into(), None, Some(1179)))
+        );
+        assert_eq!(
+            parse("fe80::1%eth0"),
+            Ok(("fe80::1".into(), Some("eth0".into()), None))
+        );
+        assert_eq!(
+            parse("[fe80::1%eth0]:179"),
+            Ok(("fe80::1".into(), Some("eth0".into()), Some(179)))
+        );
     }
 
     #[test]

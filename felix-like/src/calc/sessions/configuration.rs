@@ -39,8 +39,9 @@ impl Configurations {
     ) -> bool {
         if name == "default" {
             self.default = spec.clone();
-            self.mesh_hold_time =
-                annotations.get("margay.io/mesh-hold-time").and_then(|text| extension::hold_time(text).ok());
+            self.mesh_hold_time = annotations
+                .get("margay.io/mesh-hold-time")
+                .and_then(|text| extension::hold_time(text).ok());
             return true;
         }
         match name.strip_prefix("node.") {
@@ -65,24 +66,34 @@ impl Configurations {
     /// Port the given node listens on.
     pub fn listen_port(&self, node: &str) -> u16 {
         let own = self.nodes.get(node).and_then(|spec| spec.listen_port);
-        own.or(self.default.listen_port).and_then(|port| u16::try_from(port).ok()).unwrap_or(DEFAULT_PORT)
+        own.or(self.default.listen_port)
+            .and_then(|port| u16::try_from(port).ok())
+            .unwrap_or(DEFAULT_PORT)
     }
 
     /// True when the given node listens on its BGP addresses only.
     pub fn bind_node_ip(&self, node: &str) -> bool {
-        let own = self.nodes.get(node).and_then(|spec| spec.bind_mode.as_ref());
-        own.or(self.default.bind_mode.as_ref()).is_some_and(|mode| mode.is_node_ip())
+        let own = self
+            .nodes
+            .get(node)
+            .and_then(|spec| spec.bind_mode.as_ref());
+        own.or(self.default.bind_mode.as_ref())
+            .is_some_and(|mode| mode.is_node_ip())
     }
 
     /// Secret of the mesh password.
     pub fn mesh_password(&self) -> Option<(SecretRef, bool)> {
-        self.default.node_mesh_password.as_ref().and_then(super::expand::secret_of)
+        self.default
+            .node_mesh_password
+            .as_ref()
+            .and_then(super::expand::secret_of)
     }
 
     /// Graceful-restart time of mesh sessions.
     pub fn mesh_restart_time(&self) -> Duration {
         let text = self.default.node_mesh_max_restart_time.as_deref();
-        text.and_then(extension::duration).unwrap_or(DEFAULT_RESTART_TIME)
+        text.and_then(extension::duration)
+            .unwrap_or(DEFAULT_RESTART_TIME)
     }
 
     /// Hold time proposed on mesh sessions.
@@ -92,7 +103,10 @@ impl Configurations {
 
     /// Log level asked for by `logSeverityScreen`, for this node.
     pub fn log_severity(&self, node: &str) -> Option<String> {
-        let own = self.nodes.get(node).and_then(|spec| spec.log_severity_screen.clone());
+        let own = self
+            .nodes
+            .get(node)
+            .and_then(|spec| spec.log_severity_screen.clone());
         own.or_else(|| self.default.log_severity_screen.clone())
     }
 }

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use margay_crds::{BGPPeer, BGPPeerSpec};
 use margay_crds::selector::Selector;
+use margay_crds::{BGPPeer, BGPPeerSpec};
 
 use super::address::PeerAddress;
 use super::configuration::DEFAULT_RESTART_TIME;
@@ -52,7 +52,11 @@ impl Parsed<'_> {
     }
 
     fn kind(&self) -> PeerKind {
-        if self.nodes.is_none() { PeerKind::Global } else { PeerKind::Node }
+        if self.nodes.is_none() {
+            PeerKind::Global
+        } else {
+            PeerKind::Node
+        }
     }
 }
 
@@ -67,9 +71,14 @@ pub(super) fn explicit(local: &Local<'_>) -> Expansion {
         }
     }
     parsed.sort_by_key(|peer| (peer.kind(), peer.name));
-    for peer in parsed.iter().filter(|peer| peer.has_peer(local.inputs.node, local.node)) {
+    for peer in parsed
+        .iter()
+        .filter(|peer| peer.has_peer(local.inputs.node, local.node))
+    {
         let result = match &peer.remote {
-            Remote::Address(address) => toward_address(local, peer, address).map(|session| vec![session]),
+            Remote::Address(address) => {
+                toward_address(local, peer, address).map(|session| vec![session])
+            }
             Remote::Selected(selector) => Ok(toward_nodes(local, peer, selector)),
         };
         match result {
@@ -84,17 +93,35 @@ pub(super) fn explicit(local: &Local<'_>) -> Expansion {
 pub(super) fn reverse(local: &Local<'_>) -> Expansion {
     let mut out = Expansion::default();
     // A peer that does not parse has been reported by `explicit`.
-    let parsed = local.inputs.peers.iter().filter_map(|(name, peer)| parse(name, peer).ok());
+    let parsed = local
+        .inputs
+        .peers
+        .iter()
+        .filter_map(|(name, peer)| parse(name, peer).ok());
     for peer in parsed.filter(|peer| !is_manual(peer.spec)) {
         let families: Vec<Family> = match &peer.remote {
-            Remote::Selected(selector) if selector.matches(&local.node.labels) => Family::ALL.to_vec(),
-            Remote::Address(address) if is_this_node(local, &peer, address) => vec![Family::of(address.ip)],
+            Remote::Selected(selector) if selector.matches(&local.node.labels) => {
+                Family::ALL.to_vec()
+            }
+            Remote::Address(address) if is_this_node(local, &peer, address) => {
+                vec![Family::of(address.ip)]
+            }
             _ => continue,
         };
         let mut sessions = Vec::new();
-        for (name, node) in local.others().filter(|(name, node)| peer.has_peer(name, node)) {
+        for (name, node) in local
+            .others()
+            .filter(|(name, node)| peer.has_peer(name, node))
+        {
             for &family in &families {
-                sessions.extend(toward_node(local, &peer, PeerKind::Reverse, name, node, family));
+                sessions.extend(toward_node(
+                    local,
+                    &peer,
+                    PeerKind::Reverse,
+                    name,
+                    node,
+                    family,
+                ));
             }
         }
         authenticate(local, &peer, sessions, &mut out);
@@ -105,32 +132,44 @@ pub(super) fn reverse(local: &Local<'_>) -> Expansion {
 /// Reads a BGPPeer, refusing what cannot mean anything.
 fn parse<'a>(name: &'a str, peer: &'a BGPPeer) -> Result<Parsed<'a>, Problem> {
     let spec = &peer.spec;
-    let refuse = |word: &str, field: &str, message: String| Err(Problem::peer(name, word, field, message));
+    let refuse =
+        |word: &str, field: &str, message: String| Err(Problem::peer(name, word, field, message));
     let selector = |field: &str, text: &str| {
-        Selector::parse(text).map_err(|error| Problem::peer(name, "PeersSelected=False", field, error))
+        Selector::parse(text)
+            .map_err(|error| Problem::peer(name, "PeersSelected=False", field, error))
     };
     let annotations = peer.metadata.annotations.clone().unwrap_or_default();
     let extensions = Extensions::read(&annotations)
         .map_err(|(field, message)| Problem::peer(name, "ExtensionInvalid", &field, message))?;
 
     let nodes = match (text(&spec.node), text(&spec.node_selector)) {
-        (Some(_), Some(_)) => return refuse("Invalid", "spec.node", "excludes nodeSelector".into()),
+        (Some(_), Some(_)) => {
+            return refuse("Invalid", "spec.node", "excludes nodeSelector".into());
+        }
         (Some(node), None) => Some(Nodes::Named(node)),
-        (None, Some(expression)) => Some(Nodes::Selected(selector("spec.nodeSelector", expression)?)),
+        (None, Some(expression)) => {
+            Some(Nodes::Selected(selector("spec.nodeSelector", expression)?))
+        }
         (None, None) => None,
     };
     let remote = match (text(&spec.peer_ip), text(&spec.peer_selector)) {
-        (Some(_), Some(_)) => return refuse("Invalid", "spec.peerIP", "excludes peerSelector".into()),
+        (Some(_), Some(_)) => {
+            return refuse("Invalid", "spec.peerIP", "excludes peerSelector".into());
+        }
         (Some(address), None) => match address.parse::<PeerAddress>() {
             Ok(address) if address.is_link_local() && address.interface.is_none() => {
-                let message = format!("{} is link-local; write {}%INTERFACE", address.ip, address.ip);
+                let message = format!(
+                    "{} is link-local; write {}%INTERFACE",
+                    address.ip, address.ip
+                );
                 return refuse("LinkLocalNeedsInterface", "spec.peerIP", message);
             }
             Ok(address) => Remote::Address(address),
             Err(message) => return refuse("Invalid", "spec.peerIP", message),
         },
         (None, Some(_)) if spec.as_number.is_some_and(|number| number != 0) => {
-            let message = "excludes peerSelector: the AS number is that of each selected node".into();
+            let message =
+                "excludes peerSelector: the AS number is that of each selected node".into();
             return refuse("InvalidASNumber", "spec.asNumber", message);
         }
         (None, Some(expression)) => Remote::Selected(selector("spec.peerSelector", expression)?),
@@ -138,35 +177,60 @@ fn parse<'a>(name: &'a str, peer: &'a BGPPeer) -> Result<Parsed<'a>, Problem> {
             let message = "peering with local workloads is not available in this version".into();
             return refuse("Unsupported", "spec.localWorkloadSelector", message);
         }
-        (None, None) => return refuse("Invalid", "spec.peerIP", "neither peerIP nor peerSelector is set".into()),
+        (None, None) => {
+            return refuse(
+                "Invalid",
+                "spec.peerIP",
+                "neither peerIP nor peerSelector is set".into(),
+            );
+        }
     };
-    Ok(Parsed { name, spec, extensions, nodes, remote })
+    Ok(Parsed {
+        name,
+        spec,
+        extensions,
+        nodes,
+        remote,
+    })
 }
 
 /// The session to a `peerIP`, which may or may not be a cluster node.
-fn toward_address(local: &Local<'_>, peer: &Parsed<'_>, address: &PeerAddress) -> Result<Session, Problem> {
+fn toward_address(
+    local: &Local<'_>,
+    peer: &Parsed<'_>,
+    address: &PeerAddress,
+) -> Result<Session, Problem> {
     let family = Family::of(address.ip);
-    let owner = local
-        .inputs
-        .nodes
-        .iter()
-        .find(|(_, node)| node.addresses.get(family).is_some_and(|own| own.ip() == address.ip));
+    let owner = local.inputs.nodes.iter().find(|(_, node)| {
+        node.addresses
+            .get(family)
+            .is_some_and(|own| own.ip() == address.ip)
+    });
     let configured_as = peer.spec.as_number.filter(|number| *number != 0);
     let Some(remote_as) = configured_as.or_else(|| owner.map(|(_, node)| local.as_of(node))) else {
         return Err(Problem::peer(
             peer.name,
             "InvalidASNumber",
             "spec.asNumber",
-            format!("is required: {} is not the address of a cluster node", address.ip),
+            format!(
+                "is required: {} is not the address of a cluster node",
+                address.ip
+            ),
         ));
     };
     let port = address.port.unwrap_or_else(|| match owner {
-        Some((name, node)) if local.as_of(node) == remote_as => local.inputs.configurations.listen_port(name),
+        Some((name, node)) if local.as_of(node) == remote_as => {
+            local.inputs.configurations.listen_port(name)
+        }
         _ => super::DEFAULT_PORT,
     });
     let passive = peer.kind() == PeerKind::Global
         && owner.is_some()
-        && local.node.addresses.get(family).is_some_and(|own| waits_for(own.ip(), address.ip));
+        && local
+            .node
+            .addresses
+            .get(family)
+            .is_some_and(|own| waits_for(own.ip(), address.ip));
     let name = owner.map_or(peer.name, |(name, _)| name.as_str());
     let cluster_id = owner.and_then(|(_, node)| node.cluster_id);
     let mut session = base(local, peer, peer.kind(), address.ip, remote_as, cluster_id);
@@ -180,11 +244,18 @@ fn toward_address(local: &Local<'_>, peer: &Parsed<'_>, address: &PeerAddress) -
 /// The sessions to the nodes a `peerSelector` matches.
 fn toward_nodes(local: &Local<'_>, peer: &Parsed<'_>, selector: &Selector) -> Vec<Session> {
     let mut sessions = Vec::new();
-    for (name, node) in local.others().filter(|(_, node)| selector.matches(&node.labels)) {
+    for (name, node) in local
+        .others()
+        .filter(|(_, node)| selector.matches(&node.labels))
+    {
         for family in Family::ALL {
             if let Some(mut session) = toward_node(local, peer, peer.kind(), name, node, family) {
                 let by_address = peer.kind() == PeerKind::Global
-                    && local.node.addresses.get(family).is_some_and(|own| waits_for(own.ip(), session.remote));
+                    && local
+                        .node
+                        .addresses
+                        .get(family)
+                        .is_some_and(|own| waits_for(own.ip(), session.remote));
                 session.passive = peer.extensions.passive.unwrap_or(by_address);
                 sessions.push(session);
             }
@@ -204,7 +275,14 @@ fn toward_node(
 ) -> Option<Session> {
     local.node.addresses.get(family)?;
     let remote = node.addresses.get(family)?.ip();
-    let mut session = base(local, peer, kind, remote, local.as_of(node), node.cluster_id);
+    let mut session = base(
+        local,
+        peer,
+        kind,
+        remote,
+        local.as_of(node),
+        node.cluster_id,
+    );
     session.port = local.inputs.configurations.listen_port(name);
     name.clone_into(&mut session.name);
     Some(session)
@@ -221,10 +299,21 @@ fn base(
 ) -> Session {
     let spec = peer.spec;
     let forward = kind != PeerKind::Reverse;
-    let local_as = spec.local_as_number.filter(|number| forward && *number != 0).unwrap_or(local.as_number);
+    let local_as = spec
+        .local_as_number
+        .filter(|number| forward && *number != 0)
+        .unwrap_or(local.as_number);
     let cluster_id = local.node.cluster_id;
-    let use_node_ip = !forward || spec.source_address.as_ref().is_none_or(|source| source.is_use_node_ip());
-    let own = local.node.addresses.get(Family::of(remote)).map(|own| own.ip());
+    let use_node_ip = !forward
+        || spec
+            .source_address
+            .as_ref()
+            .is_none_or(|source| source.is_use_node_ip());
+    let own = local
+        .node
+        .addresses
+        .get(Family::of(remote))
+        .map(|own| own.ip());
     Session {
         remote,
         interface: None,
@@ -237,14 +326,20 @@ fn base(
         source_address: own.filter(|_| use_node_ip && !is_link_local(remote)),
         passive: false,
         password: None,
-        restart_time: spec.max_restart_time.as_deref().and_then(extension::duration).unwrap_or(DEFAULT_RESTART_TIME),
+        restart_time: spec
+            .max_restart_time
+            .as_deref()
+            .and_then(extension::duration)
+            .unwrap_or(DEFAULT_RESTART_TIME),
         hold_time: peer.extensions.hold_time.unwrap_or(DEFAULT_HOLD_TIME),
         keepalive_time: spec.keepalive_time.as_deref().and_then(extension::duration),
         ttl_security: spec.ttl_security.filter(|hops| *hops > 0),
         next_hop: next_hop_mode(spec, remote_as != local_as),
         rr_client: remote_as == local_as && cluster_id.is_some() && remote_cluster_id != cluster_id,
         allow_local_as: if forward {
-            spec.num_allowed_local_as_numbers.and_then(|times| u8::try_from(times).ok()).unwrap_or(0)
+            spec.num_allowed_local_as_numbers
+                .and_then(|times| u8::try_from(times).ok())
+                .unwrap_or(0)
         } else {
             0
         },
@@ -264,7 +359,12 @@ fn next_hop_mode(spec: &BGPPeerSpec, external: bool) -> NextHopMode {
 }
 
 /// Adds the password to the sessions of a peer and moves them to `out`; without the Secret none is started.
-fn authenticate(local: &Local<'_>, peer: &Parsed<'_>, mut sessions: Vec<Session>, out: &mut Expansion) {
+fn authenticate(
+    local: &Local<'_>,
+    peer: &Parsed<'_>,
+    mut sessions: Vec<Session>,
+    out: &mut Expansion,
+) {
     if sessions.is_empty() {
         return;
     }
@@ -276,11 +376,15 @@ fn authenticate(local: &Local<'_>, peer: &Parsed<'_>, mut sessions: Vec<Session>
                 peer.name,
                 "SecretMissing",
                 "spec.password",
-                format!("no session is started until Secret {secret} exists in the agent's namespace"),
+                format!(
+                    "no session is started until Secret {secret} exists in the agent's namespace"
+                ),
             ));
             sessions.clear();
         }
-        sessions.iter_mut().for_each(|session| session.password.clone_from(&password));
+        sessions
+            .iter_mut()
+            .for_each(|session| session.password.clone_from(&password));
         out.secrets.push(secret);
     }
     out.sessions.append(&mut sessions);
@@ -289,22 +393,36 @@ fn authenticate(local: &Local<'_>, peer: &Parsed<'_>, mut sessions: Vec<Session>
 /// The Secret a password field names, and whether its absence is accepted.
 pub(super) fn secret_of(password: &margay_crds::BGPPassword) -> Option<(SecretRef, bool)> {
     let reference = password.secret_key_ref.as_ref()?;
-    let secret = SecretRef { name: reference.name.clone(), key: reference.key.clone() };
+    let secret = SecretRef {
+        name: reference.name.clone(),
+        key: reference.key.clone(),
+    };
     Some((secret, reference.optional.unwrap_or(false)))
 }
 
 fn is_manual(spec: &BGPPeerSpec) -> bool {
-    spec.reverse_peering.as_ref().is_some_and(|mode| mode.is_manual())
+    spec.reverse_peering
+        .as_ref()
+        .is_some_and(|mode| mode.is_manual())
 }
 
 /// True when a `peerIP` is this node: address, AS number and, if given, port agree.
 fn is_this_node(local: &Local<'_>, peer: &Parsed<'_>, address: &PeerAddress) -> bool {
-    let own = local.node.addresses.get(Family::of(address.ip)).map(|own| own.ip());
-    let wanted_as =
-        peer.spec.as_number.filter(|number| *number != 0).unwrap_or_else(|| local.inputs.configurations.global_as());
+    let own = local
+        .node
+        .addresses
+        .get(Family::of(address.ip))
+        .map(|own| own.ip());
+    let wanted_as = peer
+        .spec
+        .as_number
+        .filter(|number| *number != 0)
+        .unwrap_or_else(|| local.inputs.configurations.global_as());
     own == Some(address.ip)
         && wanted_as == local.as_number
-        && address.port.is_none_or(|port| port == local.inputs.configurations.listen_port(local.inputs.node))
+        && address
+            .port
+            .is_none_or(|port| port == local.inputs.configurations.listen_port(local.inputs.node))
 }
 
 fn is_link_local(ip: IpAddr) -> bool {

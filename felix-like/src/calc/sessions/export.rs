@@ -16,26 +16,56 @@ use super::{MAX_METRIC, NORMAL_PRIORITY};
 pub fn policy(family: Family, pools: &[UsedPool], blocks: &[IpNet]) -> Policy {
     let of_family = |net: &IpNet| Family::of(net.addr()) == family;
     let pools_where = |disabled: bool| -> Vec<IpNet> {
-        let chosen = pools.iter().filter(|pool| pool.disable_bgp_export == disabled);
-        let mut nets: Vec<IpNet> = chosen.map(|pool| pool.view.cidr).filter(of_family).collect();
+        let chosen = pools
+            .iter()
+            .filter(|pool| pool.disable_bgp_export == disabled);
+        let mut nets: Vec<IpNet> = chosen
+            .map(|pool| pool.view.cidr)
+            .filter(of_family)
+            .collect();
         nets.sort();
         nets
     };
     let mut blocks: Vec<IpNet> = blocks.iter().copied().filter(of_family).collect();
     blocks.sort();
-    let elevated = Condition::LocalPref { min: MAX_METRIC - NORMAL_PRIORITY + 1, max: u32::MAX };
-    let mut rules = Vec::new();
-    let mut rule = |nets: Vec<IpNet>, wrap: fn(Vec<IpNet>) -> Condition, more: Option<Condition>, verdict| {
-        if !nets.is_empty() {
-            rules.push(Rule::new(std::iter::once(wrap(nets)).chain(more).collect(), verdict));
-        }
+    let elevated = Condition::LocalPref {
+        min: MAX_METRIC - NORMAL_PRIORITY + 1,
+        max: u32::MAX,
     };
-    rule(pools_where(true), Condition::PrefixWithin, None, Verdict::Reject);
+    let mut rules = Vec::new();
+    let mut rule =
+        |nets: Vec<IpNet>, wrap: fn(Vec<IpNet>) -> Condition, more: Option<Condition>, verdict| {
+            if !nets.is_empty() {
+                rules.push(Rule::new(
+                    std::iter::once(wrap(nets)).chain(more).collect(),
+                    verdict,
+                ));
+            }
+        };
+    rule(
+        pools_where(true),
+        Condition::PrefixWithin,
+        None,
+        Verdict::Reject,
+    );
     rule(blocks.clone(), Condition::PrefixIs, None, Verdict::Accept);
-    rule(blocks.clone(), Condition::PrefixWithin, Some(elevated), Verdict::Accept);
+    rule(
+        blocks.clone(),
+        Condition::PrefixWithin,
+        Some(elevated),
+        Verdict::Accept,
+    );
     rule(blocks, Condition::PrefixWithin, None, Verdict::Reject);
-    rule(pools_where(false), Condition::PrefixWithin, None, Verdict::Accept);
-    Policy { rules, default: Verdict::Reject }
+    rule(
+        pools_where(false),
+        Condition::PrefixWithin,
+        None,
+        Verdict::Accept,
+    );
+    Policy {
+        rules,
+        default: Verdict::Reject,
+    }
 }
 
 #[cfg(test)]
@@ -52,7 +82,10 @@ mod tests {
             vxlan,
             workload: true,
         };
-        UsedPool { view, disable_bgp_export }
+        UsedPool {
+            view,
+            disable_bgp_export,
+        }
     }
 
     /// Evaluates a policy the way the engine does: the first rule whose conditions all hold decides.
@@ -65,7 +98,11 @@ mod tests {
             Condition::LocalPref { min, max } => (*min..=*max).contains(&local_pref),
             other => panic!("unexpected {other:?}"),
         };
-        let verdict = policy.rules.iter().find(|rule| rule.conditions.iter().all(holds)).and_then(|rule| rule.verdict);
+        let verdict = policy
+            .rules
+            .iter()
+            .find(|rule| rule.conditions.iter().all(holds))
+            .and_then(|rule| rule.verdict);
         verdict.unwrap_or(policy.default) == Verdict::Accept
     }
 
@@ -83,22 +120,43 @@ mod tests {
             ("192.168.1.64/26", 1024, true, "own block"),
             ("192.168.1.65/32", 1024, false, "inside the own block"),
             ("192.168.1.66/32", 512, true, "elevated"),
-            ("192.168.3.5/32", 1024, true, "borrowed from another node's block"),
+            (
+                "192.168.3.5/32",
+                1024,
+                true,
+                "borrowed from another node's block",
+            ),
             ("192.168.2.7/32", 1024, false, "disableBGPExport"),
             ("192.168.2.0/24", 1024, false, "disableBGPExport, whole"),
             ("192.168.1.128/26", 1024, true, "another node's block"),
             ("10.0.7.0/26", 1024, true, "VXLAN pools are exported too"),
             ("172.17.0.0/16", 1024, false, "in no pool"),
-            ("0.0.0.0/0", 1024, false, "a pool does not cover what contains it"),
+            (
+                "0.0.0.0/0",
+                1024,
+                false,
+                "a pool does not cover what contains it",
+            ),
         ] {
-            assert_eq!(exported(&policy, prefix, priority), expected, "{prefix}: {why}");
+            assert_eq!(
+                exported(&policy, prefix, priority),
+                expected,
+                "{prefix}: {why}"
+            );
         }
     }
 
     #[test]
     fn families_do_not_mix() {
-        let pools = [pool("192.168.1.0/24", false, EncapMode::Never), pool("fd00::/64", false, EncapMode::Never)];
-        let v6 = policy(Family::V6, &pools, &["192.168.1.64/26".parse().expect("net")]);
+        let pools = [
+            pool("192.168.1.0/24", false, EncapMode::Never),
+            pool("fd00::/64", false, EncapMode::Never),
+        ];
+        let v6 = policy(
+            Family::V6,
+            &pools,
+            &["192.168.1.64/26".parse().expect("net")],
+        );
         assert!(exported(&v6, "fd00::40/122", 1024));
         assert!(!exported(&v6, "192.168.1.64/26", 1024));
         assert_eq!(v6.rules.len(), 1);

@@ -21,7 +21,9 @@ impl Extensions {
     pub(super) fn read(annotations: &BTreeMap<String, String>) -> Result<Self, (String, String)> {
         let mut read = Extensions::default();
         for (key, value) in annotations {
-            let Some(name) = key.strip_prefix(PREFIX) else { continue };
+            let Some(name) = key.strip_prefix(PREFIX) else {
+                continue;
+            };
             let outcome = match name {
                 "hold-time" => hold_time(value).map(|time| read.hold_time = Some(time)),
                 "passive" => boolean(value).map(|flag| read.passive = Some(flag)),
@@ -50,7 +52,8 @@ pub(super) fn hold_time(text: &str) -> Result<Duration, String> {
 }
 
 fn boolean(text: &str) -> Result<bool, String> {
-    text.parse().map_err(|_| format!("{text:?} is neither true nor false"))
+    text.parse()
+        .map_err(|_| format!("{text:?} is neither true nor false"))
 }
 
 /// Parses a Go duration: `90s`, `1m30s`, `1.5h`, `0`. Negative and empty text is refused.
@@ -67,7 +70,9 @@ pub fn duration(text: &str) -> Option<Duration> {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let value: f64 = rest[..digits].parse().ok()?;
         let tail = &rest[digits..];
-        let letters = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let letters = tail
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(tail.len());
         let unit = match &tail[..letters] {
             "ns" => 1e-9,
             "us" | "µs" => 1e-6,
@@ -113,6 +118,9 @@ mod tests {
             assert!(field.contains(key), "{field}");
             assert!(message.contains(value), "{message}");
         }
-        assert_eq!(Extensions::read(&BTreeMap::new()), Ok(Extensions::default()));
+        assert_eq!(
+            Extensions::read(&BTreeMap::new()),
+            Ok(Extensions::default())
+        );
     }
 }

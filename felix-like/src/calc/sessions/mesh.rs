@@ -1,7 +1,7 @@
 //! The node-to-node mesh.
 
-use super::session::{Family, NextHopMode, PeerKind, Session};
 use super::plan::Local;
+use super::session::{Family, NextHopMode, PeerKind, Session};
 
 /// One session per other node and family, unless this node reflects routes or the mesh is off. Route reflectors are
 /// outside the mesh in both directions.
@@ -13,7 +13,9 @@ pub(super) fn sessions(local: &Local<'_>) -> Vec<Session> {
     let mut sessions = Vec::new();
     for (name, node) in local.others().filter(|(_, node)| node.cluster_id.is_none()) {
         for family in Family::ALL {
-            let (Some(own), Some(remote)) = (local.node.addresses.get(family), node.addresses.get(family)) else {
+            let (Some(own), Some(remote)) =
+                (local.node.addresses.get(family), node.addresses.get(family))
+            else {
                 continue;
             };
             sessions.push(Session {

@@ -25,7 +25,10 @@ impl NodeAddress {
 
     /// Parses `10.0.0.5/24` or `10.0.0.5`, of the given family only.
     pub fn parse(text: &str, family: Family) -> Option<Self> {
-        let net = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
+        let net = text
+            .parse::<IpNet>()
+            .ok()
+            .or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
         (Family::of(net.addr()) == family).then_some(NodeAddress { net })
     }
 }
@@ -66,10 +69,19 @@ pub struct BgpNode {
 impl BgpNode {
     /// Reads labels and annotations. Values that do not parse count as absent.
     pub fn read(labels: &BTreeMap<String, String>, annotations: &BTreeMap<String, String>) -> Self {
-        let get = |key: &str| annotations.get(&format!("{PREFIX}{key}")).map(|value| value.trim());
-        let mut merged: BTreeMap<String, String> =
-            get("labels").and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        merged.extend(labels.iter().map(|(key, value)| (key.clone(), value.clone())));
+        let get = |key: &str| {
+            annotations
+                .get(&format!("{PREFIX}{key}"))
+                .map(|value| value.trim())
+        };
+        let mut merged: BTreeMap<String, String> = get("labels")
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default();
+        merged.extend(
+            labels
+                .iter()
+                .map(|(key, value)| (key.clone(), value.clone())),
+        );
         BgpNode {
             labels: merged,
             addresses: Networks {
@@ -85,7 +97,9 @@ impl BgpNode {
 /// Parses an AS number, decimal or dotted `1.10` (RFC 5396 asplain and asdot).
 pub fn parse_as(text: &str) -> Option<u32> {
     match text.split_once('.') {
-        Some((high, low)) => Some(u32::from(high.parse::<u16>().ok()?) << 16 | u32::from(low.parse::<u16>().ok()?)),
+        Some((high, low)) => {
+            Some(u32::from(high.parse::<u16>().ok()?) << 16 | u32::from(low.parse::<u16>().ok()?))
+        }
         None => text.parse().ok(),
     }
 }
@@ -94,7 +108,11 @@ pub fn parse_as(text: &str) -> Option<u32> {
 /// that the result is a unicast address.
 pub fn hashed_router_id(node: &str) -> Ipv4Addr {
     let digest = Sha256::digest(node.as_bytes());
-    let first = if digest[0] > 223 { digest[0] - 32 } else { digest[0] };
+    let first = if digest[0] > 223 {
+        digest[0] - 32
+    } else {
+        digest[0]
+    };
     Ipv4Addr::new(first, digest[1], digest[2], digest[3])
 }
 
@@ -103,7 +121,10 @@ mod tests {
     use super::*;
 
     fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect()
     }
 
     #[test]
@@ -118,11 +139,18 @@ mod tests {
                 ("projectcalico.org/labels", r#"{"rack":"1","row":"b"}"#),
             ]),
         );
-        assert_eq!(node.addresses.v4.map(|a| a.net.to_string()).as_deref(), Some("10.0.0.5/24"));
+        assert_eq!(
+            node.addresses.v4.map(|a| a.net.to_string()).as_deref(),
+            Some("10.0.0.5/24")
+        );
         assert_eq!(node.addresses.v6, None);
         assert_eq!(node.as_number, Some(65546));
         assert_eq!(node.cluster_id, None);
-        assert_eq!(node.labels, map(&[("rack", "2"), ("row", "b")]), "Kubernetes labels win");
+        assert_eq!(
+            node.labels,
+            map(&[("rack", "2"), ("row", "b")]),
+            "Kubernetes labels win"
+        );
     }
 
     #[test]
@@ -133,6 +161,9 @@ mod tests {
 
     #[test]
     fn router_id_by_hash_of_the_node_name() {
-        assert_eq!(hashed_router_id("kube-master"), Ipv4Addr::new(25, 79, 212, 8));
+        assert_eq!(
+            hashed_router_id("kube-master"),
+            Ipv4Addr::new(25, 79, 212, 8)
+        );
     }
 }

@@ -33,17 +33,28 @@ pub struct HeldBlock {
 
 /// Blocks that are aggregated on export.
 pub fn confirmed(blocks: &[HeldBlock]) -> Vec<IpNet> {
-    blocks.iter().filter(|block| block.state == BlockState::Confirmed).map(|block| block.cidr).collect()
+    blocks
+        .iter()
+        .filter(|block| block.state == BlockState::Confirmed)
+        .map(|block| block.cidr)
+        .collect()
 }
 
 /// Blocks that get a blackhole route: all that are or were this node's.
 pub fn routed(blocks: &[HeldBlock]) -> Vec<IpNet> {
-    blocks.iter().filter(|block| block.state != BlockState::Pending).map(|block| block.cidr).collect()
+    blocks
+        .iter()
+        .filter(|block| block.state != BlockState::Pending)
+        .map(|block| block.cidr)
+        .collect()
 }
 
 /// Local routes: blocks wider than one address, and every pod address (true: elevated). LOCAL_PREF carries the kernel
 /// metric, 2147483647 minus it.
-pub fn local_routes(blocks: &[HeldBlock], pods: impl Iterator<Item = (IpAddr, bool)>) -> Vec<LocalRoute> {
+pub fn local_routes(
+    blocks: &[HeldBlock],
+    pods: impl Iterator<Item = (IpAddr, bool)>,
+) -> Vec<LocalRoute> {
     let mut routes: BTreeMap<IpNet, u32> = BTreeMap::new();
     for block in routed(blocks) {
         if block.prefix_len() < block.max_prefix_len() {
@@ -51,11 +62,18 @@ pub fn local_routes(blocks: &[HeldBlock], pods: impl Iterator<Item = (IpAddr, bo
         }
     }
     for (address, elevated) in pods {
-        let priority = if elevated { ELEVATED_PRIORITY } else { NORMAL_PRIORITY };
+        let priority = if elevated {
+            ELEVATED_PRIORITY
+        } else {
+            NORMAL_PRIORITY
+        };
         let known = routes.entry(IpNet::from(address)).or_insert(priority);
         *known = priority.min(*known);
     }
-    routes.into_iter().map(|(prefix, priority)| LocalRoute::new(prefix, MAX_METRIC - priority)).collect()
+    routes
+        .into_iter()
+        .map(|(prefix, priority)| LocalRoute::new(prefix, MAX_METRIC - priority))
+        .collect()
 }
 
 #[cfg(test)]
@@ -63,7 +81,10 @@ mod tests {
     use super::*;
 
     fn block(cidr: &str, state: BlockState) -> HeldBlock {
-        HeldBlock { cidr: cidr.parse().expect("net"), state }
+        HeldBlock {
+            cidr: cidr.parse().expect("net"),
+            state,
+        }
     }
 
     #[test]
@@ -75,8 +96,14 @@ mod tests {
             block("10.0.1.7/32", BlockState::Confirmed),
         ];
         let pods = [("10.0.0.5", false), ("10.0.0.6", true), ("10.0.1.7", false)];
-        let routes = local_routes(&blocks, pods.iter().map(|(ip, up)| (ip.parse().expect("ip"), *up)));
-        let shown: Vec<(String, u32)> = routes.iter().map(|r| (r.prefix.to_string(), r.local_pref)).collect();
+        let routes = local_routes(
+            &blocks,
+            pods.iter().map(|(ip, up)| (ip.parse().expect("ip"), *up)),
+        );
+        let shown: Vec<(String, u32)> = routes
+            .iter()
+            .map(|r| (r.prefix.to_string(), r.local_pref))
+            .collect();
         assert_eq!(
             shown,
             [
@@ -87,7 +114,11 @@ mod tests {
                 ("10.0.1.7/32".to_owned(), 2_147_482_623),
             ]
         );
-        assert_eq!(confirmed(&blocks).len(), 2, "neither pending nor pendingDeletion is aggregated");
+        assert_eq!(
+            confirmed(&blocks).len(),
+            2,
+            "neither pending nor pendingDeletion is aggregated"
+        );
         assert_eq!(routed(&blocks).len(), 3);
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use margay_bgp as bgp;
 
+use super::Networks;
 use super::plan::SessionPlan;
 use super::problem::Problem;
 use super::session::{Family, NextHopMode, Session};
-use super::Networks;
 
 /// Longest restart time the capability can carry (RFC 4724 section 3).
 const MAX_RESTART_TIME: Duration = Duration::from_secs(4095);
@@ -63,7 +63,10 @@ fn refused(session: &Session, field: &str, message: String) -> Problem {
     }
 }
 
-fn peer_config(session: &Session, export: &bgp::Policy) -> Result<bgp::PeerConfig, (&'static str, String)> {
+fn peer_config(
+    session: &Session,
+    export: &bgp::Policy,
+) -> Result<bgp::PeerConfig, (&'static str, String)> {
     let mut config = bgp::PeerConfig::new(session.remote, session.remote_as, session.local_as);
     config.key.interface.clone_from(&session.interface);
     config.key.port = session.port;
@@ -75,10 +78,13 @@ fn peer_config(session: &Session, export: &bgp::Policy) -> Result<bgp::PeerConfi
     config.password = match &session.password {
         None => None,
         Some(password) => Some(
-            bgp::Password::new(password.expose().to_vec()).map_err(|error| ("spec.password", error.to_string()))?,
+            bgp::Password::new(password.expose().to_vec())
+                .map_err(|error| ("spec.password", error.to_string()))?,
         ),
     };
-    config.ttl = session.ttl_security.map_or(bgp::Ttl::Multihop, bgp::Ttl::Security);
+    config.ttl = session
+        .ttl_security
+        .map_or(bgp::Ttl::Multihop, bgp::Ttl::Security);
     config.rr_client = session.rr_client;
     config.next_hop = match session.next_hop {
         NextHopMode::Auto => bgp::NextHopMode::Auto,
@@ -86,8 +92,10 @@ fn peer_config(session: &Session, export: &bgp::Policy) -> Result<bgp::PeerConfi
         NextHopMode::Keep => bgp::NextHopMode::Keep,
     };
     config.graceful_restart.time = session.restart_time.min(MAX_RESTART_TIME);
-    config.max_prefixes =
-        session.max_prefixes.map(|limit| bgp::MaxPrefixes { limit, action: bgp::MaxPrefixesAction::Restart });
+    config.max_prefixes = session.max_prefixes.map(|limit| bgp::MaxPrefixes {
+        limit,
+        action: bgp::MaxPrefixesAction::Restart,
+    });
     config.allow_own_as = session.allow_local_as;
     if session.filters.is_empty() {
         config.export.clone_from(export);
@@ -109,7 +117,9 @@ pub fn listen_addresses(plan: &SessionPlan, own: &Networks, ipv6: bool) -> Vec<S
     let port = plan.listen_port;
     if plan.bind_node_ip {
         let addresses = [own.v4, own.v6].into_iter().flatten();
-        return addresses.map(|address| SocketAddr::new(address.ip(), port)).collect();
+        return addresses
+            .map(|address| SocketAddr::new(address.ip(), port))
+            .collect();
     }
     let mut listen = vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))];
     if ipv6 {
@@ -168,7 +178,10 @@ mod tests {
         let config = &configs[0];
         assert_eq!(config.key.to_string(), "192.0.2.1:1179");
         assert!(config.passive);
-        assert_eq!(config.graceful_restart.time, MAX_RESTART_TIME, "cut to what the capability can carry");
+        assert_eq!(
+            config.graceful_restart.time, MAX_RESTART_TIME,
+            "cut to what the capability can carry"
+        );
         assert_eq!(config.next_hop, bgp::NextHopMode::Keep);
         assert_eq!(config.allow_own_as, 2);
         assert_eq!(config.max_prefixes.map(|max| max.limit), Some(7));
@@ -178,7 +191,10 @@ mod tests {
 
     #[test]
     fn a_password_the_kernel_cannot_take_rejects_its_peer_only() {
-        let long = Session { password: Some(Password::new(vec![b'x'; 81])), ..session() };
+        let long = Session {
+            password: Some(Password::new(vec![b'x'; 81])),
+            ..session()
+        };
         let (configs, problems) = peer_configs(&plan(long), |_| bgp::Policy::accept_all());
         assert!(configs.is_empty());
         assert_eq!(problems[0].field, "spec.password");
@@ -187,7 +203,10 @@ mod tests {
 
     #[test]
     fn a_peer_with_filters_this_version_lacks_is_closed_and_reported() {
-        let filtered = Session { filters: vec!["f".into()], ..session() };
+        let filtered = Session {
+            filters: vec!["f".into()],
+            ..session()
+        };
         let (configs, problems) = peer_configs(&plan(filtered), |_| bgp::Policy::accept_all());
         assert_eq!(configs[0].import, bgp::Policy::reject_all());
         assert_eq!(configs[0].export, bgp::Policy::reject_all());
@@ -196,11 +215,17 @@ mod tests {
 
     #[test]
     fn the_bind_mode_decides_where_the_speaker_listens() {
-        let own = Networks { v4: NodeAddress::parse("10.0.0.1/24", Family::V4), v6: None };
+        let own = Networks {
+            v4: NodeAddress::parse("10.0.0.1/24", Family::V4),
+            v6: None,
+        };
         let mut plan = plan(session());
         assert_eq!(listen_addresses(&plan, &own, true).len(), 2);
         assert_eq!(listen_addresses(&plan, &own, false).len(), 1);
         plan.bind_node_ip = true;
-        assert_eq!(listen_addresses(&plan, &own, true), ["10.0.0.1:179".parse().expect("address")]);
+        assert_eq!(
+            listen_addresses(&plan, &own, true),
+            ["10.0.0.1:179".parse().expect("address")]
+        );
     }
 }

@@ -61,12 +61,16 @@ pub(super) struct Local<'a> {
 impl Local<'_> {
     /// Every other node.
     pub(super) fn others(&self) -> impl Iterator<Item = (&String, &BgpNode)> {
-        self.inputs.nodes.iter().filter(|(name, _)| name.as_str() != self.inputs.node)
+        self.inputs
+            .nodes
+            .iter()
+            .filter(|(name, _)| name.as_str() != self.inputs.node)
     }
 
     /// Effective AS number of a node.
     pub(super) fn as_of(&self, node: &BgpNode) -> u32 {
-        node.as_number.unwrap_or_else(|| self.inputs.configurations.global_as())
+        node.as_number
+            .unwrap_or_else(|| self.inputs.configurations.global_as())
     }
 }
 
@@ -74,8 +78,14 @@ impl Local<'_> {
 pub fn plan(inputs: &Inputs<'_>) -> SessionPlan {
     let absent = BgpNode::default();
     let node = inputs.nodes.get(inputs.node).unwrap_or(&absent);
-    let as_number = node.as_number.unwrap_or_else(|| inputs.configurations.global_as());
-    let local = Local { inputs, node, as_number };
+    let as_number = node
+        .as_number
+        .unwrap_or_else(|| inputs.configurations.global_as());
+    let local = Local {
+        inputs,
+        node,
+        as_number,
+    };
 
     let mut merged = Merged::default();
     let mut explicit = expand::explicit(&local);
@@ -94,7 +104,9 @@ pub fn plan(inputs: &Inputs<'_>) -> SessionPlan {
     if let Some((secret, optional)) = inputs.configurations.mesh_password() {
         match inputs.passwords.get(&secret) {
             Some(password) => {
-                mesh_sessions.iter_mut().for_each(|session| session.password = Some(password.clone()));
+                mesh_sessions
+                    .iter_mut()
+                    .for_each(|session| session.password = Some(password.clone()));
             }
             None if optional => {}
             None => {
@@ -115,9 +127,13 @@ pub fn plan(inputs: &Inputs<'_>) -> SessionPlan {
     }
 
     merged.sessions.retain(|s| {
-        node.addresses.get(s.family()).is_none_or(|own| own.ip() != s.remote)
+        node.addresses
+            .get(s.family())
+            .is_none_or(|own| own.ip() != s.remote)
     });
-    merged.sessions.sort_by(|a, b| (a.remote, &a.interface, a.port).cmp(&(b.remote, &b.interface, b.port)));
+    merged
+        .sessions
+        .sort_by(|a, b| (a.remote, &a.interface, a.port).cmp(&(b.remote, &b.interface, b.port)));
     merged.problems.sort();
     merged.problems.dedup();
     merged.secrets.sort();
@@ -148,7 +164,9 @@ impl Merged {
     /// Adds a session of a BGPPeer unless a stronger one has the same address and port.
     fn add_explicit(&mut self, session: Session) {
         let twin = self.sessions.iter().find(|other| {
-            other.remote == session.remote && other.interface == session.interface && other.port == session.port
+            other.remote == session.remote
+                && other.interface == session.interface
+                && other.port == session.port
         });
         match twin {
             Some(winner) if winner.source != session.source => {
@@ -166,7 +184,8 @@ impl Merged {
             }
             Some(_) => {}
             None => {
-                self.taken.insert((session.remote, session.interface.clone()));
+                self.taken
+                    .insert((session.remote, session.interface.clone()));
                 self.sessions.push(session);
             }
         }
@@ -175,7 +194,10 @@ impl Merged {
     /// Adds a session unless any other goes to the same address.
     fn add_if_free(&mut self, session: Session) {
         debug_assert!(matches!(session.kind, PeerKind::Reverse | PeerKind::Mesh));
-        if self.taken.insert((session.remote, session.interface.clone())) {
+        if self
+            .taken
+            .insert((session.remote, session.interface.clone()))
+        {
             self.sessions.push(session);
         }
     }

@@ -32,10 +32,18 @@ pub fn used_pools(pools: &BTreeMap<String, IPPool>) -> (Vec<UsedPool>, Vec<Probl
             Ok(net) => problems.push(invalid(
                 name,
                 "spec.cidr",
-                format!("{} has host bits set; the pool is not used (did you mean {}?)", pool.spec.cidr, net.trunc()),
+                format!(
+                    "{} has host bits set; the pool is not used (did you mean {}?)",
+                    pool.spec.cidr,
+                    net.trunc()
+                ),
             )),
             Err(_) => {
-                problems.push(invalid(name, "spec.cidr", format!("{:?} is not a CIDR", pool.spec.cidr)));
+                problems.push(invalid(
+                    name,
+                    "spec.cidr",
+                    format!("{:?} is not a CIDR", pool.spec.cidr),
+                ));
             }
         }
         problems.extend(partial_problems(name, pool));
@@ -45,7 +53,9 @@ pub fn used_pools(pools: &BTreeMap<String, IPPool>) -> (Vec<UsedPool>, Vec<Probl
     let mut used = Vec::new();
     for (name, pool, net) in readable {
         if pool.spec.disabled != Some(true) {
-            let overlap = accepted.iter().find(|(other, _)| other.contains(&net) || net.contains(other));
+            let overlap = accepted
+                .iter()
+                .find(|(other, _)| other.contains(&net) || net.contains(other));
             if let Some((other, winner)) = overlap {
                 problems.push(invalid(
                     name,
@@ -88,17 +98,29 @@ fn view(name: &str, pool: &IPPool, cidr: IpNet) -> UsedPool {
 fn partial_problems(name: &str, pool: &IPPool) -> Vec<Problem> {
     let spec = &pool.spec;
     let mut problems = Vec::new();
-    let selectors =
-        [("spec.nodeSelector", &spec.node_selector), ("spec.namespaceSelector", &spec.namespace_selector)];
+    let selectors = [
+        ("spec.nodeSelector", &spec.node_selector),
+        ("spec.namespaceSelector", &spec.namespace_selector),
+    ];
     for (field, selector) in selectors {
         if let Some(text) = selector
             && let Err(error) = Selector::parse(text)
         {
-            problems.push(invalid(name, field, format!("{error}; the pool gives out no addresses")));
+            problems.push(invalid(
+                name,
+                field,
+                format!("{error}; the pool gives out no addresses"),
+            ));
         }
     }
-    if mode(spec.ipip_mode.as_ref()) != EncapMode::Never && mode(spec.vxlan_mode.as_ref()) != EncapMode::Never {
-        problems.push(invalid(name, "spec.ipipMode", "excludes vxlanMode, which is used".into()));
+    if mode(spec.ipip_mode.as_ref()) != EncapMode::Never
+        && mode(spec.vxlan_mode.as_ref()) != EncapMode::Never
+    {
+        problems.push(invalid(
+            name,
+            "spec.ipipMode",
+            "excludes vxlanMode, which is used".into(),
+        ));
     }
     problems
 }
@@ -112,16 +134,30 @@ fn mode(written: Option<&WrittenMode>) -> EncapMode {
 }
 
 fn is_allocatable(pool: &IPPool) -> bool {
-    let conditions = pool.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.kind == "Allocatable" && condition.status == "True")
+    let conditions = pool
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .into_iter()
+        .any(|condition| condition.kind == "Allocatable" && condition.status == "True")
 }
 
 fn created(pool: &IPPool) -> Option<String> {
-    pool.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string())
+    pool.metadata
+        .creation_timestamp
+        .as_ref()
+        .map(|time| time.0.to_string())
 }
 
 fn invalid(name: &str, field: &str, message: String) -> Problem {
-    Problem { kind: "IPPool", name: name.to_owned(), reason: "PoolInvalid", field: field.to_owned(), message }
+    Problem {
+        kind: "IPPool",
+        name: name.to_owned(),
+        reason: "PoolInvalid",
+        field: field.to_owned(),
+        message,
+    }
 }
 
 #[cfg(test)]
@@ -135,7 +171,10 @@ mod tests {
             .map(|(name, created, spec)| {
                 let object = json!({"apiVersion": "projectcalico.org/v3", "kind": "IPPool",
                     "metadata": {"name": name, "creationTimestamp": created}, "spec": spec});
-                ((*name).to_owned(), serde_json::from_value(object).expect("an IPPool"))
+                (
+                    (*name).to_owned(),
+                    serde_json::from_value(object).expect("an IPPool"),
+                )
             })
             .collect()
     }
@@ -146,9 +185,21 @@ mod tests {
     #[test]
     fn settings_reach_dataplane_and_export() {
         let (used, problems) = used_pools(&pools(&[
-            ("a", DAY1, json!({"cidr": "10.0.0.0/16", "ipipMode": "CrossSubnet", "natOutgoing": true})),
-            ("b", DAY1, json!({"cidr": "fd00::/64", "disableBGPExport": true, "disabled": true})),
-            ("c", DAY1, json!({"cidr": "10.9.0.0/24", "allowedUses": ["LoadBalancer"]})),
+            (
+                "a",
+                DAY1,
+                json!({"cidr": "10.0.0.0/16", "ipipMode": "CrossSubnet", "natOutgoing": true}),
+            ),
+            (
+                "b",
+                DAY1,
+                json!({"cidr": "fd00::/64", "disableBGPExport": true, "disabled": true}),
+            ),
+            (
+                "c",
+                DAY1,
+                json!({"cidr": "10.9.0.0/24", "allowedUses": ["LoadBalancer"]}),
+            ),
         ]));
         assert!(problems.is_empty());
         assert_eq!(used.len(), 3, "a disabled pool still counts for routing");
@@ -163,19 +214,29 @@ mod tests {
         let (used, problems) = used_pools(&pools(&[
             ("a-young", DAY2, json!({"cidr": "10.0.1.0/24"})),
             ("b-old", DAY1, json!({"cidr": "10.0.0.0/16"})),
-            ("c-split", DAY2, json!({"cidr": "10.0.2.0/24", "disabled": true})),
+            (
+                "c-split",
+                DAY2,
+                json!({"cidr": "10.0.2.0/24", "disabled": true}),
+            ),
         ]));
         let names: Vec<&str> = used.iter().map(|pool| pool.view.name.as_str()).collect();
         assert_eq!(names, ["b-old", "c-split"]);
         assert_eq!(problems.len(), 1);
-        assert_eq!((problems[0].name.as_str(), problems[0].field.as_str()), ("a-young", "spec.cidr"));
+        assert_eq!(
+            (problems[0].name.as_str(), problems[0].field.as_str()),
+            ("a-young", "spec.cidr")
+        );
         assert!(problems[0].message.contains("b-old"), "{}", problems[0]);
     }
 
     #[test]
     fn a_selector_typo_is_reported_and_the_pool_still_routes() {
-        let (used, problems) =
-            used_pools(&pools(&[("a", DAY1, json!({"cidr": "10.0.0.0/16", "nodeSelector": "rack = '1'"}))]));
+        let (used, problems) = used_pools(&pools(&[(
+            "a",
+            DAY1,
+            json!({"cidr": "10.0.0.0/16", "nodeSelector": "rack = '1'"}),
+        )]));
         assert_eq!(used.len(), 1);
         assert_eq!(problems[0].field, "spec.nodeSelector");
         assert_eq!(problems[0].reason, "PoolInvalid");
@@ -190,6 +251,10 @@ mod tests {
         ]));
         assert_eq!(used.len(), 1);
         assert_eq!(problems.len(), 2);
-        assert!(problems[0].message.contains("10.0.0.0/16"), "{}", problems[0]);
+        assert!(
+            problems[0].message.contains("10.0.0.0/16"),
+            "{}",
+            problems[0]
+        );
     }
 }

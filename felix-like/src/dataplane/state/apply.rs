@@ -1,0 +1,286 @@
+//! Writing the difference.
+
+use std::time::Instant;
+
+use super::State;
+use crate::desired::Source;
+use crate::kernel::KernelError;
+use crate::kernel::rtnl::{Neighbour, RouteKey, RouteSpec};
+use crate::reconcile::{Removal, Work};
+use crate::routes::RouteOwner;
+
+/// Route operations in one pass: some ten milliseconds.
+const ROUTES_PER_PASS: usize = 4096;
+
+impl State {
+    /// One pass over all tables. True when everything but the backlog of routes is in the kernel, so that callers
+    /// waiting for a commit may go on.
+    pub(in crate::dataplane) fn apply(&mut self) -> bool {
+        if self.resync_wanted
+            && let Err(error) = self.resync()
+        {
+            tracing::warn!(%error, "reading the kernel's tables again failed");
+            return false;
+        }
+        if self.reconsider_at.is_some_and(|t| Instant::now() >= t) {
+            self.reconsider_at = None;
+            self.routes.reconsider();
+        }
+        if !self.first_commit_done && self.in_sync.contains(&Source::Pools) {
+            self.apply_global_settings();
+            self.first_commit_done = true;
+        } else if self.global_settings_to_check && self.forwarding_on && !self.drift.paused {
+            self.apply_global_settings();
+        }
+        self.apply_interface_settings();
+        self.resolve_next_hops();
+        self.apply_routes();
+        self.apply_neighbours();
+        self.answer_waiting();
+        self.first_commit_done
+    }
+
+    pub(in crate::dataplane) fn has_backlog(&self) -> bool {
+        let now = Instant::now();
+        !self.drift.paused && (self.routes.has_work(now) || self.neighbours.has_work(now))
+    }
+
+    pub(in crate::dataplane) fn next_due(&self) -> Option<Instant> {
+        [
+            self.routes.next_due(),
+            self.neighbours.next_due(),
+            self.reconsider_at,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    pub(in crate::dataplane) fn has_failures(&self) -> bool {
+        self.routes.failures().next().is_some() || self.neighbours.failures().next().is_some()
+    }
+
+    pub(in crate::dataplane) fn retry_failed(&mut self) {
+        self.routes.retry_failed();
+        self.neighbours.retry_failed();
+        self.problems_stale = true;
+    }
+
+    pub(in crate::dataplane) fn pause_repairs(&mut self, pause: bool) {
+        self.drift.paused = pause;
+    }
+
+    /// The safety net: everything is read and compared. What only this finds is a defect of the notices' handling.
+    pub(in crate::dataplane) fn check_everything(&mut self) {
+        match self.resync() {
+            Ok(0) if self.routes.pending_count() == 0 => {
+                self.verified_at = Some(std::time::SystemTime::now());
+            }
+            Ok(0) => {}
+            Ok(found) => {
+                self.missed += found as u64;
+                tracing::warn!(found, "differences that no notice had told of");
+            }
+            Err(error) => tracing::warn!(%error, "full check failed"),
+        }
+    }
+
+    fn apply_routes(&mut self) {
+        if self.drift.paused {
+            return;
+        }
+        let now = Instant::now();
+        let mut routes = std::mem::take(&mut self.routes);
+        let work = routes.take_work(ROUTES_PER_PASS, now, |key, spec, mine| {
+            self.judge_route(key, spec, mine, now)
+        });
+        self.routes = routes;
+        self.remove_strays();
+        if work.is_empty() {
+            return;
+        }
+        let operations: Vec<_> = work
+            .iter()
+            .map(|item| match item {
+                Work::Write { key, value, .. } => value.replace(key),
+                Work::Remove { key, value } => value.delete(key),
+            })
+            .collect();
+        self.writes += operations.len() as u64;
+        let results = self.rtnl.batch(&operations);
+        for (item, result) in work.into_iter().zip(results) {
+            match item {
+                Work::Write { key, value, .. } => self.route_written(key, value, result),
+                Work::Remove { key, value } => self.route_removed(key, &value, result),
+            }
+        }
+    }
+
+    fn route_written(&mut self, key: RouteKey, value: RouteSpec, result: Result<(), KernelError>) {
+        match result {
+            Ok(()) => {
+                self.set_actual(key, Some(value));
+                self.drift.route_repaired(&key);
+            }
+            Err(error) if error.effect_unknown() => {
+                self.resync_wanted = true;
+                self.routes.put_back(&key);
+            }
+            Err(error) => {
+                // A link that has just gone is no failure: its notice is on the way and suspends the route.
+                if !error.is_link_gone() {
+                    tracing::warn!(route = %key, value = %value, %error, "route refused");
+                    self.problems_stale = true;
+                }
+                self.routes.failed(&key, error.to_string());
+            }
+        }
+    }
+
+    fn route_removed(
+        &mut self,
+        key: RouteKey,
+        _value: &RouteSpec,
+        result: Result<(), KernelError>,
+    ) {
+        match result {
+            Ok(()) => {
+                self.set_actual(key, None);
+            }
+            Err(error) if error.is_absent() => {
+                self.set_actual(key, None);
+            }
+            Err(error) if error.effect_unknown() => {
+                self.resync_wanted = true;
+                self.routes.put_back(&key);
+            }
+            Err(error) => {
+                tracing::warn!(route = %key, %error, "route not removed");
+                self.routes.failed(&key, error.to_string());
+                self.problems_stale = true;
+            }
+        }
+    }
+
+    /// May a route go that nobody desires?
+    fn judge_route(
+        &mut self,
+        key: &RouteKey,
+        spec: &RouteSpec,
+        mine: bool,
+        now: Instant,
+    ) -> Removal {
+        let owner = self.owner_of(key, spec);
+        match owner {
+            RouteOwner::Foreign => {
+                // We wrote it, and it still carries our protocol: rules about who else might have do not matter.
+                let ours = [
+                    self.config.device_route_protocol,
+                    self.config.bgp_route_protocol,
+                    self.ownership.agent_protocol(),
+                ];
+                if mine && ours.contains(&spec.protocol) {
+                    Removal::Now
+                } else {
+                    Removal::Never
+                }
+            }
+            _ if mine => Removal::Now,
+            RouteOwner::Ours(source) => {
+                if self.in_sync.contains(&source) {
+                    Removal::Now
+                } else {
+                    Removal::Later
+                }
+            }
+            RouteOwner::OursAfterGrace => self.judge_workload_route(key, spec, now),
+        }
+    }
+
+    /// A route of somebody else on a pod's interface: perhaps of a CNI plugin, for a pod that we shall hear of.
+    fn judge_workload_route(&mut self, key: &RouteKey, spec: &RouteSpec, now: Instant) -> Removal {
+        let Some(link) = spec.hops.first().and_then(|h| self.topology.link(h.link)) else {
+            return Removal::Later;
+        };
+        let wanted = self.candidates.on_interface(&link.name);
+        // Ours for the same address is there: the other one is a twin.
+        if wanted
+            .iter()
+            .any(|k| k.prefix == key.prefix && self.routes.is_settled(k))
+        {
+            return Removal::Now;
+        }
+        if !self.in_sync.contains(&Source::Endpoints) {
+            return Removal::Later;
+        }
+        let over = self
+            .appeared
+            .get(&link.index)
+            .map_or(now, |appeared| *appeared + self.config.foreign_route_grace);
+        if over <= now || wanted.iter().any(|k| self.routes.is_settled(k)) {
+            return Removal::Now;
+        }
+        self.reconsider_at = Some(self.reconsider_at.map_or(over, |t| t.min(over)));
+        Removal::Later
+    }
+
+    /// Removes parallel routes that somebody added under keys of ours.
+    fn remove_strays(&mut self) {
+        let strays = std::mem::take(&mut self.stray_routes);
+        if strays.is_empty() {
+            return;
+        }
+        let operations: Vec<_> = strays.iter().map(|(key, spec)| spec.delete(key)).collect();
+        self.writes += operations.len() as u64;
+        for ((key, _), result) in strays.iter().zip(self.rtnl.batch(&operations)) {
+            if let Err(error) = result
+                && !error.is_absent()
+            {
+                tracing::warn!(route = %key, %error, "parallel route not removed");
+            }
+        }
+    }
+
+    fn apply_neighbours(&mut self) {
+        if self.drift.paused {
+            return;
+        }
+        let now = Instant::now();
+        let work = self
+            .neighbours
+            .take_work(ROUTES_PER_PASS, now, |_, _, mine| {
+                if mine { Removal::Now } else { Removal::Never }
+            });
+        if work.is_empty() {
+            return;
+        }
+        let operations: Vec<_> = work
+            .iter()
+            .map(|item| match item {
+                Work::Write { key, value, .. } => Neighbour::replace(*key, *value),
+                Work::Remove { key, .. } => Neighbour::delete(*key),
+            })
+            .collect();
+        self.writes += operations.len() as u64;
+        let results = self.rtnl.batch(&operations);
+        for (item, result) in work.into_iter().zip(results) {
+            match (item, result) {
+                (Work::Write { key, value, .. }, Ok(())) => {
+                    self.neighbours.written(&key, value);
+                    self.drift.neighbour_repaired(&key);
+                }
+                (Work::Remove { key, .. }, Ok(())) => self.neighbours.removed(&key),
+                (Work::Remove { key, .. }, Err(e)) if e.is_absent() || e.is_link_gone() => {
+                    self.neighbours.removed(&key);
+                }
+                (Work::Write { key, .. } | Work::Remove { key, .. }, Err(error)) => {
+                    if !error.is_link_gone() {
+                        tracing::warn!(ip = %key.ip, %error, "neighbour entry refused");
+                        self.problems_stale = true;
+                    }
+                    self.neighbours.failed(&key, error.to_string());
+                }
+            }
+        }
+    }
+}

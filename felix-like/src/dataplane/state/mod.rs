@@ -1,0 +1,269 @@
+//! Everything the dataplane's thread knows: desired state by source, the kernel as last heard, and the difference.
+
+mod apply;
+mod bgp;
+mod blocks;
+mod drift;
+mod endpoints;
+mod events;
+mod facts;
+mod settings;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+use tokio::sync::oneshot;
+
+use super::DataplaneError;
+use super::config::{DataplaneConfig, Settings};
+use super::drift::DriftLog;
+use super::status::Problem;
+use crate::desired::{
+    BgpNextHop, BgpRoute, EndpointDesired, EndpointId, LocalNode, OwnBlock, PoolView, Provenance,
+    RemoteBlock, RemoteNode, Source,
+};
+use crate::kernel::MacAddr;
+use crate::kernel::rtnl::{Hop, NeighKey, RouteKey, RouteSpec, Rtnl};
+use crate::reconcile::Reconciled;
+use crate::routes::{Candidates, Choice, Ownership, PoolTable, Topology};
+
+/// See the module's words.
+pub(super) struct State {
+    config: DataplaneConfig,
+    settings: Settings,
+    rtnl: Rtnl,
+
+    in_sync: BTreeSet<Source>,
+    endpoints: HashMap<EndpointId, EndpointDesired>,
+    endpoints_by_interface: HashMap<String, BTreeSet<EndpointId>>,
+    endpoint_routes: HashMap<EndpointId, BTreeSet<RouteKey>>,
+    endpoint_neighbours: HashMap<EndpointId, BTreeSet<NeighKey>>,
+    own_blocks: Vec<OwnBlock>,
+    own_block_keys: BTreeSet<RouteKey>,
+    pools: Vec<PoolView>,
+    pool_table: PoolTable,
+    remote_blocks: Vec<RemoteBlock>,
+    remote_block_keys: BTreeSet<RouteKey>,
+    remote_nodes: BTreeMap<String, RemoteNode>,
+    local_node: LocalNode,
+    bgp: HashMap<IpNet, BgpRoute>,
+    bgp_keys: HashMap<IpNet, RouteKey>,
+    bgp_provenance: Arc<Provenance>,
+
+    topology: Topology,
+    candidates: Candidates,
+    ownership: Ownership,
+    next_hops: HashMap<BgpNextHop, Vec<Hop>>,
+    underlay_changed: bool,
+
+    routes: Reconciled<RouteKey, RouteSpec>,
+    /// Routes of the kernel whose only next hop uses an interface.
+    routes_by_link: HashMap<u32, HashSet<RouteKey>>,
+    /// Parallel routes that others added under a key of ours.
+    stray_routes: Vec<(RouteKey, RouteSpec)>,
+    neighbours: Reconciled<NeighKey, MacAddr>,
+    appeared: HashMap<u32, Instant>,
+    reconsider_at: Option<Instant>,
+    resync_wanted: bool,
+    /// Interfaces whose sysctls may have been changed.
+    settings_to_check: BTreeSet<u32>,
+    /// Interfaces that had all their settings once; what differs later was changed by somebody.
+    settings_done: BTreeSet<u32>,
+    forwarding_on: bool,
+    global_settings_to_check: bool,
+    tunnels_changed: bool,
+    rules_changed: bool,
+    feature_problems: Vec<Problem>,
+
+    waiting: Vec<(EndpointId, oneshot::Sender<()>)>,
+    drift: drift::DriftState,
+    problems: Vec<Problem>,
+    problems_stale: bool,
+    verified_at: Option<std::time::SystemTime>,
+    missed: u64,
+    writes: u64,
+    first_commit_done: bool,
+}
+
+impl State {
+    /// Opens the sockets in the calling thread's namespace; nothing is read or written yet.
+    pub(super) fn open(
+        config: DataplaneConfig,
+        log: Arc<Mutex<DriftLog>>,
+    ) -> Result<Self, DataplaneError> {
+        let rtnl = Rtnl::open().map_err(|source| DataplaneError::Kernel {
+            action: "open an rtnetlink socket",
+            source,
+        })?;
+        let settings = config.settings.clone();
+        let ownership = Ownership {
+            interface_prefixes: config.interface_prefixes.clone(),
+            device_protocol: config.device_route_protocol,
+            bgp_protocol: config.bgp_route_protocol,
+            remove_external: settings.remove_external_routes,
+            restart_prefixes: config.restart_prefixes.iter().map(IpNet::trunc).collect(),
+        };
+        let drift = drift::DriftState::new(log, config.drift_log.clone());
+        Ok(Self {
+            settings,
+            rtnl,
+            in_sync: BTreeSet::new(),
+            endpoints: HashMap::new(),
+            endpoints_by_interface: HashMap::new(),
+            endpoint_routes: HashMap::new(),
+            endpoint_neighbours: HashMap::new(),
+            own_blocks: Vec::new(),
+            own_block_keys: BTreeSet::new(),
+            pools: Vec::new(),
+            pool_table: PoolTable::default(),
+            remote_blocks: Vec::new(),
+            remote_block_keys: BTreeSet::new(),
+            remote_nodes: BTreeMap::new(),
+            local_node: LocalNode::default(),
+            bgp: HashMap::new(),
+            bgp_keys: HashMap::new(),
+            bgp_provenance: Arc::new(Provenance::cluster("BGP", "")),
+            topology: Topology::default(),
+            candidates: Candidates::default(),
+            ownership,
+            next_hops: HashMap::new(),
+            underlay_changed: false,
+            routes: Reconciled::default(),
+            routes_by_link: HashMap::new(),
+            stray_routes: Vec::new(),
+            neighbours: Reconciled::default(),
+            appeared: HashMap::new(),
+            reconsider_at: None,
+            resync_wanted: false,
+            settings_to_check: BTreeSet::new(),
+            settings_done: BTreeSet::new(),
+            forwarding_on: false,
+            global_settings_to_check: false,
+            tunnels_changed: true,
+            rules_changed: true,
+            feature_problems: Vec::new(),
+            waiting: Vec::new(),
+            drift,
+            problems: Vec::new(),
+            problems_stale: true,
+            verified_at: None,
+            missed: 0,
+            writes: 0,
+            first_commit_done: false,
+            config,
+        })
+    }
+
+    /// Interval of the full check.
+    pub(super) fn full_check(&self) -> Duration {
+        self.config.full_check
+    }
+
+    /// Receive buffer for kernel notices.
+    pub(super) fn monitor_buffer(&self) -> usize {
+        self.config.monitor_buffer
+    }
+
+    /// Ports whose route and neighbour changes are our own.
+    pub(super) fn own_ports(&self) -> Vec<u32> {
+        vec![self.rtnl.port()]
+    }
+
+    /// A source has delivered its complete picture.
+    pub(super) fn in_sync(&mut self, source: Source) {
+        if self.in_sync.insert(source) {
+            tracing::info!(?source, "source is in sync");
+            if source == Source::Pools {
+                self.replan_bgp();
+            }
+            self.routes.reconsider();
+            self.neighbours.reconsider();
+        }
+    }
+
+    /// New settings.
+    pub(super) fn configure(&mut self, settings: Settings) {
+        if settings == self.settings {
+            return;
+        }
+        self.settings = settings;
+        self.ownership.remove_external = self.settings.remove_external_routes;
+        self.replan_everything();
+    }
+
+    /// Plans all sources anew after something changed that concerns all of them.
+    fn replan_everything(&mut self) {
+        let endpoints: Vec<EndpointId> = self.endpoints.keys().cloned().collect();
+        for id in endpoints {
+            self.plan_endpoint(&id);
+        }
+        self.plan_own_blocks();
+        self.plan_remote_blocks();
+        self.replan_bgp();
+        self.routes.reconsider();
+        self.problems_stale = true;
+    }
+
+    /// Preferred source address of our routes in a family.
+    fn route_source(&self, ipv6: bool) -> Option<IpAddr> {
+        self.settings
+            .route_source
+            .iter()
+            .copied()
+            .find(|a| a.is_ipv6() == ipv6)
+    }
+
+    /// MTU of IPIP routes.
+    fn ipip_mtu(&self) -> Option<u32> {
+        self.settings
+            .ipip_mtu
+            .or_else(|| self.uplink_mtu(false)?.checked_sub(20))
+    }
+
+    /// MTU of a VXLAN device and its routes.
+    fn vxlan_mtu(&self, ipv6: bool) -> Option<u32> {
+        if ipv6 {
+            self.settings
+                .vxlan_mtu_v6
+                .or_else(|| self.uplink_mtu(true)?.checked_sub(70))
+        } else {
+            self.settings
+                .vxlan_mtu
+                .or_else(|| self.uplink_mtu(false)?.checked_sub(50))
+        }
+    }
+
+    fn uplink_mtu(&self, ipv6: bool) -> Option<u32> {
+        Some(self.topology.link(self.topology.uplink(ipv6)?)?.mtu)
+    }
+
+    /// True when a family is switched on.
+    fn family_on(&self, ipv6: bool) -> bool {
+        if ipv6 {
+            self.settings.ipv6
+        } else {
+            self.settings.ipv4
+        }
+    }
+
+    /// Looks again who gets a route.
+    fn recompute(&mut self, key: RouteKey) {
+        match self.candidates.choose(&key, &self.topology) {
+            Choice::None => self.routes.unwant(&key),
+            Choice::NotNow => self.routes.suspend(&key),
+            Choice::Route(spec) => {
+                self.routes.want(key, spec);
+                self.routes.retry(&key);
+            }
+        }
+    }
+
+    fn recompute_all(&mut self, keys: impl IntoIterator<Item = RouteKey>) {
+        for key in keys {
+            self.recompute(key);
+        }
+    }
+}
