@@ -1,5 +1,6 @@
 //! Plain tables: upper-case header, two blanks between columns, no boxes.
 
+use comfy_table::{CellAlignment, ContentArrangement};
 use std::io::Write;
 
 /// Which side of its column a cell stands on.
@@ -50,48 +51,27 @@ impl Table {
     }
 
     fn render(&self, headers: bool) -> String {
-        let mut width: Vec<usize> = self
-            .header
-            .iter()
-            .map(|(name, _)| if headers { name.chars().count() } else { 0 })
-            .collect();
-        for row in &self.rows {
-            for (w, cell) in width.iter_mut().zip(row) {
-                *w = (*w).max(shown(cell).chars().count());
-            }
-        }
-        let mut text = String::new();
-        let mut line = |cells: &mut dyn Iterator<Item = &str>| {
-            let mut row = String::new();
-            for (i, cell) in cells.enumerate() {
-                if i > 0 {
-                    row.push_str("  ");
-                }
-                let (Some(w), Some((_, align))) = (width.get(i), self.header.get(i)) else {
-                    continue;
-                };
-                let pad = " ".repeat(w.saturating_sub(cell.chars().count()));
-                match align {
-                    Align::Left => {
-                        row.push_str(cell);
-                        row.push_str(&pad);
-                    }
-                    Align::Right => {
-                        row.push_str(&pad);
-                        row.push_str(cell);
-                    }
-                }
-            }
-            text.push_str(row.trim_end());
-            text.push('\n');
-        };
+        let mut table = comfy_table::Table::new();
+        table
+            .load_style(comfy_table::presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Disabled);
         if headers {
-            line(&mut self.header.iter().map(|(name, _)| name.as_str()));
+            table.set_header(self.header.iter().map(|(name, _)| name));
         }
         for row in &self.rows {
-            line(&mut row.iter().map(|c| shown(c)));
+            table.add_row(row.iter().map(|cell| shown(cell)));
         }
-        text
+        for (column, (_, align)) in table.column_iter_mut().zip(&self.header) {
+            column.set_padding((0, 2));
+            column.set_cell_alignment(match align {
+                Align::Left => CellAlignment::Left,
+                Align::Right => CellAlignment::Right,
+            });
+        }
+        table
+            .lines()
+            .map(|line| format!("{}\n", line.trim_end()))
+            .collect()
     }
 }
 
