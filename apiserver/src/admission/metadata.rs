@@ -123,6 +123,11 @@ pub(super) fn prepare_update(
         )));
     }
     let revision = text("resourceVersion");
+    if revision.is_empty() && request.resource.custom {
+        let why = "must be specified for an update";
+        let cause = FieldCause::invalid("metadata.resourceVersion", &0.into(), why);
+        return Err(ApiError::invalid(group, kind, name, vec![cause]));
+    }
     if !revision.is_empty() && old_metadata["resourceVersion"] != revision.as_str() {
         return Err(ApiError::conflict(
             group,

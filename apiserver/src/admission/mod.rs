@@ -5,7 +5,9 @@
 
 pub mod kinds;
 pub mod metadata;
+pub mod ownership;
 pub mod patch;
+pub mod strategic;
 
 use serde_json::Value;
 
@@ -32,6 +34,15 @@ pub enum Part {
     Main,
     /// The status.
     Status,
+}
+
+/// How a writer comes to own fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    /// By changing them.
+    Updates,
+    /// By naming them in its configuration.
+    Applies,
 }
 
 /// Circumstances of a write.
@@ -74,14 +85,7 @@ impl Request<'_> {
     pub fn create(&self, body: Value) -> Result<Admitted, ApiError> {
         let mut object = self.typed(body)?;
         let warnings = self.known_fields(&mut object)?;
-        metadata::prepare_create(&mut object, self)?;
-        self.drop_status_on_create(&mut object);
-        self.complete(&mut object);
-        kinds::prepare(&mut object, None, self);
-        if self.resource.generation {
-            object["metadata"]["generation"] = 1.into();
-        }
-        self.validate(&object, None)?;
+        let object = self.finish_create(object, Writer::Updates)?;
         Ok(Admitted {
             object,
             warnings,
@@ -93,8 +97,80 @@ impl Request<'_> {
     pub fn update(&self, old: &Value, body: Value) -> Result<Admitted, ApiError> {
         let mut object = self.typed(body)?;
         let warnings = self.known_fields(&mut object)?;
+        self.finish_update(old, object, warnings, Writer::Updates)
+    }
+
+    /// Admits a server-side apply of a configuration over `old`, or as a new object.
+    pub fn apply(
+        &self,
+        old: Option<&Value>,
+        name: &str,
+        config: Value,
+        force: bool,
+    ) -> Result<Admitted, ApiError> {
+        let mut config = self.typed(config)?;
+        if !config["metadata"]["managedFields"].is_null() {
+            return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+        }
+        let given = config["metadata"]["name"].as_str().unwrap_or(name);
+        if given != name {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({given}) does not match the name on the URL ({name})"
+            )));
+        }
+        config["metadata"]["name"] = name.into();
+        let warnings = self.known_fields(&mut config)?;
+        defaults::drop_nulls(self.resource.schema.compiled(), &mut config);
+        let other = match self.part {
+            Part::Main if self.resource.has_status() => "status",
+            Part::Main => "",
+            Part::Status => "spec",
+        };
+        if let Some(map) = config.as_object_mut() {
+            map.shift_remove(other);
+        }
+        let next = ownership::apply(old, &config, self, force)?;
+        match old {
+            Some(old) => self.finish_update(old, next, warnings, Writer::Applies),
+            None => {
+                let object = self.finish_create(next, Writer::Applies)?;
+                Ok(Admitted {
+                    object,
+                    warnings,
+                    remove: false,
+                })
+            }
+        }
+    }
+
+    fn finish_create(&self, mut object: Value, writer: Writer) -> Result<Value, ApiError> {
+        metadata::prepare_create(&mut object, self)?;
+        self.drop_status_on_create(&mut object);
+        self.complete(&mut object);
+        kinds::prepare(&mut object, None, self);
+        if self.resource.generation {
+            object["metadata"]["generation"] = 1.into();
+        }
+        self.validate(&object, None)?;
+        if writer == Writer::Updates {
+            ownership::record_update(&mut object, None, self);
+        }
+        Ok(object)
+    }
+
+    fn finish_update(
+        &self,
+        old: &Value,
+        mut object: Value,
+        warnings: Vec<String>,
+        writer: Writer,
+    ) -> Result<Admitted, ApiError> {
         metadata::prepare_update(old, &mut object, self)?;
+        let owners = object["metadata"].get("managedFields").cloned();
         self.keep_other_part(old, &mut object);
+        if let Some(owners) = owners {
+            object["metadata"]["managedFields"] = owners;
+        }
         self.complete(&mut object);
         kinds::prepare(&mut object, Some(old), self);
         if self.resource.generation {
@@ -103,6 +179,9 @@ impl Request<'_> {
             object["metadata"]["generation"] = next.into();
         }
         self.validate(&object, Some(old))?;
+        if writer == Writer::Updates {
+            ownership::record_update(&mut object, Some(old), self);
+        }
         let remove =
             old["metadata"]["deletionTimestamp"].is_string() && !metadata::has_finalizers(&object);
         Ok(Admitted {

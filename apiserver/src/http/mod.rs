@@ -77,7 +77,6 @@ pub(crate) struct Call {
     accept: Accept,
     content_type: String,
     user_agent: String,
-    identity: Arc<Identity>,
 }
 
 /// Answers a request. Every failure is a `Status`.
@@ -133,8 +132,8 @@ async fn route(
         accept: Accept::parse(&text(header::ACCEPT)),
         content_type: text(header::CONTENT_TYPE),
         user_agent: text(header::USER_AGENT),
-        identity,
     };
+    tracing::trace!(user = identity.user, groups = ?identity.groups, "authenticated");
     if let Target::Resource(path) = target {
         return Box::pin(resource(call, path, incoming)).await;
     }

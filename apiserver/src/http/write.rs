@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::reply::{self, Body};
 use super::target::ResourcePath;
 use super::{Call, body, openapi, read};
-use crate::admission::{self, Admitted, Part, Request, patch};
+use crate::admission::{self, Admitted, Part, Request, patch, strategic};
 use crate::resource::Resource;
 use crate::resource::core::{CRDS, NAMESPACES};
 use crate::status::ApiError;
@@ -17,6 +17,8 @@ use crate::store::{Expect, Key, Stored, Write, WriteError};
 
 /// How often a patch is tried again when others change the object meanwhile.
 const RETRIES: usize = 50;
+/// Media type of server-side apply.
+const APPLY: &str = "application/apply-patch+yaml";
 
 /// The manager of a write's fields: as given, else the program's name.
 pub(super) fn manager(call: &Call) -> String {
@@ -68,19 +70,19 @@ pub(super) async fn create(
     }
     call.accept.view()?;
     let body = body::decode(call, &body::read(incoming).await?)?;
-    store_new(call, resource, path, body).await
+    store_new(call, resource, path, |request| request.create(body)).await
 }
 
 async fn store_new(
     call: &Call,
     resource: &Resource,
     path: &ResourcePath,
-    body: Value,
+    admit: impl FnOnce(&Request<'_>) -> Result<Admitted, ApiError>,
 ) -> Result<Response<Body>, ApiError> {
     check_namespace(call, path)?;
     let (manager, now) = (manager(call), admission::now());
     let request = request(call, resource, path, &manager, &now);
-    let admitted = request.create(body)?;
+    let admitted = admit(&request)?;
     let name = admitted.object["metadata"]["name"]
         .as_str()
         .unwrap_or_default();
@@ -179,7 +181,10 @@ pub(super) async fn replace(
     let locked = body["metadata"]["resourceVersion"]
         .as_str()
         .is_some_and(|v| !v.is_empty());
-    change(call, resource, path, name, locked, |_, _| Ok(body.clone())).await
+    change(call, resource, path, name, locked, |old, request| {
+        request.update(old, body.clone())
+    })
+    .await
 }
 
 /// `PATCH`.
@@ -198,18 +203,76 @@ pub(super) async fn patch(
             &openapi::patch_types(resource).join(", "),
         ));
     }
+    let force = call.query.force;
+    if force && kind != APPLY {
+        return Err(ApiError::bad_request(
+            "force is only allowed for apply patches",
+        ));
+    }
+    let mut locked = false;
+    let object = match kind {
+        "application/json-patch+json" => Value::Null,
+        APPLY => body::yaml(&bytes)?,
+        _ => body::json(&bytes)?,
+    };
+    if object["metadata"]["resourceVersion"].is_string() {
+        locked = true;
+    }
     match kind {
         "application/json-patch+json" => {
-            change(call, resource, path, name, false, |old, _| {
-                patch::json_patch(old, &bytes)
+            change(call, resource, path, name, locked, |old, request| {
+                request.update(old, patch::json_patch(old, &bytes)?)
             })
             .await
         }
+        "application/strategic-merge-patch+json" => {
+            change(call, resource, path, name, locked, |old, request| {
+                let schema = resource.schema.compiled();
+                request.update(old, strategic::strategic_merge(schema, old, &object)?)
+            })
+            .await
+        }
+        APPLY => apply(call, resource, path, name, locked, object).await,
         _ => {
-            let patch = body::json(&bytes)?;
-            let locked = patch["metadata"]["resourceVersion"].is_string();
-            let merge = |old: &Value, _: &Request<'_>| Ok(patch::merge_patch(old, &patch));
-            change(call, resource, path, name, locked, merge).await
+            change(call, resource, path, name, locked, |old, request| {
+                request.update(old, patch::merge_patch(old, &object))
+            })
+            .await
+        }
+    }
+}
+
+/// Server-side apply: changes the object, or makes it.
+async fn apply(
+    call: &Call,
+    resource: &Resource,
+    path: &ResourcePath,
+    name: &str,
+    locked: bool,
+    config: Value,
+) -> Result<Response<Body>, ApiError> {
+    if call.query.field_manager.is_empty() {
+        return Err(ApiError::bad_request(
+            "fieldManager is required for apply patch",
+        ));
+    }
+    let force = call.query.force;
+    loop {
+        let key = Key::new(Arc::clone(&resource.storage), path.namespace(), name);
+        if call.app.store.get(&key).is_some() {
+            return change(call, resource, path, name, locked, |old, request| {
+                request.apply(Some(old), name, config.clone(), force)
+            })
+            .await;
+        }
+        if path.subresource.is_some() {
+            return Err(ApiError::not_found(&resource.group, &resource.plural, name));
+        }
+        let admit = |request: &Request<'_>| request.apply(None, name, config.clone(), force);
+        match store_new(call, resource, path, admit).await {
+            // Somebody else made it meanwhile.
+            Err(error) if error.reason == "AlreadyExists" && !call.query.dry_run => {}
+            result => return result,
         }
     }
 }
@@ -221,7 +284,7 @@ async fn change(
     path: &ResourcePath,
     name: &str,
     locked: bool,
-    next: impl Fn(&Value, &Request<'_>) -> Result<Value, ApiError>,
+    admit: impl Fn(&Value, &Request<'_>) -> Result<Admitted, ApiError>,
 ) -> Result<Response<Body>, ApiError> {
     let manager = manager(call);
     let mut attempts = 0;
@@ -230,12 +293,11 @@ async fn change(
         let old = resource.to_served(stored.object.clone());
         let now = admission::now();
         let request = request(call, resource, path, &manager, &now);
-        let body = next(&old, &request)?;
         let Admitted {
             object,
             warnings,
             remove,
-        } = request.update(&old, body)?;
+        } = admit(&old, &request)?;
         if call.query.dry_run || (!remove && admission::unchanged(&old, &object)) {
             let shown = if call.query.dry_run { object } else { old };
             return answer(call, resource, shown, &warnings, 200);
