@@ -1,0 +1,113 @@
+//! What the next write of a block has to say.
+
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+
+use super::state::{Local, State};
+use crate::block::{Block, Holder};
+use crate::cidr::Family;
+
+/// Brings a block in line with what this node did: owners of addresses handed out, addresses released. In own blocks
+/// released addresses go back to the reserve; from others they go back to the block. Returns the number of addresses
+/// each handle has lost.
+pub(super) fn apply_locals(state: &State, block: &mut Block, now: Timestamp) -> Vec<(String, i64)> {
+    let own = block.is_owned_by(&state.owner);
+    let keep = own && state.reserve_of(&block.cidr()) > 0;
+    let cidr = block.cidr();
+    let mut lost = Vec::new();
+    let mut cold = Vec::new();
+    let mut given_back = std::collections::BTreeMap::new();
+    for (ip, local) in state.locals.iter().filter(|(ip, _)| cidr.contains(*ip)) {
+        let Some(ordinal) = block.ordinal(*ip) else {
+            continue;
+        };
+        match (local, block.holder(ordinal)) {
+            (Local::Handed { claim, .. }, Holder::Free) => {
+                block.take_one(ordinal, claim);
+            }
+            (Local::Handed { claim, .. }, Holder::Cooling) => block.relabel(ordinal, claim),
+            (Local::Handed { claim, .. }, Holder::Held(entry)) => {
+                let ours = state.is_warm(entry) || entry.handle_id == claim.handle;
+                if ours && !claim.is(entry) {
+                    block.relabel(ordinal, claim);
+                }
+            }
+            (Local::Cooling { handle, since }, Holder::Held(entry)) => {
+                let warm = state.is_warm(entry);
+                if !warm && entry.handle_id != *handle {
+                    continue;
+                }
+                if let Some(handle) = handle.as_ref().filter(|_| !warm) {
+                    lost.push((handle.clone(), 1));
+                }
+                if own && !keep && state.is_cold(*since, now) {
+                    cold.push(ordinal);
+                } else if own && !warm {
+                    block.relabel(ordinal, &state.warm_claim);
+                } else if !own {
+                    given_back.insert(ordinal, crate::block::Expected::default());
+                }
+            }
+            (Local::Cooling { .. }, Holder::Free | Holder::Cooling) => {}
+        }
+    }
+    block.free_at_once(&cold);
+    // Nothing is expected of these, so nothing can be refused.
+    if let Err(error) = block.release(&given_back, state.rules.cooldown, now) {
+        tracing::error!(block = %cidr, %error, "release refused");
+    }
+    lost
+}
+
+/// How the reserve in a block should change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ReserveChange {
+    /// Addresses to add.
+    pub(super) add: usize,
+    /// Addresses to give back.
+    pub(super) drop: Vec<IpAddr>,
+}
+
+/// How the reserve in an own block should change when it is written anyway: filled up to its size, emptied where none is
+/// kept, cut back when there is more than twice as much.
+pub(super) fn reserve_change(state: &State, block: &Block, waiting: usize) -> ReserveChange {
+    let cidr = block.cidr();
+    if !block.is_owned_by(&state.owner) {
+        return ReserveChange::default();
+    }
+    let wanted = state.reserve_of(&cidr);
+    let have = state.warm_len(Family::of_net(&cidr));
+    if wanted == 0 {
+        return ReserveChange {
+            add: 0,
+            drop: state.warm_in(&cidr).collect(),
+        };
+    }
+    if have > 2 * wanted && waiting == 0 {
+        // The youngest go first: the others have rested longest.
+        let drop = state.warm_in(&cidr).rev().take(have - wanted).collect();
+        return ReserveChange { add: 0, drop };
+    }
+    ReserveChange {
+        add: wanted.saturating_sub(have),
+        drop: Vec::new(),
+    }
+}
+
+/// Addresses that [`apply_locals`] frees and that must not be handed out while the write is under way.
+pub(super) fn freed_by(state: &State, block: &Block, now: Timestamp) -> Vec<IpAddr> {
+    let cidr = block.cidr();
+    if !block.is_owned_by(&state.owner) || state.reserve_of(&cidr) > 0 {
+        return Vec::new();
+    }
+    let cold = |local: &Local| match local {
+        Local::Cooling { since, .. } => state.is_cold(*since, now),
+        Local::Handed { .. } => false,
+    };
+    let here = state
+        .locals
+        .iter()
+        .filter(|(ip, local)| cidr.contains(*ip) && cold(local));
+    here.map(|(ip, _)| *ip).collect()
+}
