@@ -141,13 +141,7 @@ impl Server {
             .await
             .map_err(StartError::Bootstrap)?;
         let admin = config.data_dir.join("admin.kubeconfig");
-        kubeconfig::write(
-            &authority,
-            "admin",
-            &["system:masters".into()],
-            &url,
-            &admin,
-        )?;
+        kubeconfig::write(&authority, "admin", Some("system:masters"), &url, &admin)?;
         let mut tasks = JoinSet::new();
         tasks.spawn(namespaces::clean_up(Arc::clone(&app), stop.clone()));
         for listener in listeners {

@@ -8,15 +8,15 @@ use serde_json::json;
 
 use super::pki::{Authority, PkiError, write_private};
 
-/// Issues a client certificate for `user` in `groups` and writes a kubeconfig for `server` (a URL) to `out`.
+/// Issues a client certificate for `user` in `group` and writes a kubeconfig for `server` (a URL) to `out`.
 pub fn write(
     authority: &Authority,
     user: &str,
-    groups: &[String],
+    group: Option<&str>,
     server: &str,
     out: &Path,
 ) -> Result<(), PkiError> {
-    let pair = authority.client(user, groups)?;
+    let pair = authority.client(user, group)?;
     let encode = |text: &str| STANDARD.encode(text);
     let config = json!({
         "apiVersion": "v1",

@@ -122,13 +122,13 @@ impl Authority {
         Ok(pair)
     }
 
-    /// A new client certificate for a user in groups.
-    pub fn client(&self, user: &str, groups: &[String]) -> Result<Pair, PkiError> {
+    /// A new client certificate for a user, in a group if given.
+    pub fn client(&self, user: &str, group: Option<&str>) -> Result<Pair, PkiError> {
         let mut params = parameters(user);
-        for group in groups {
+        if let Some(group) = group {
             params
                 .distinguished_name
-                .push(DnType::OrganizationName, group.as_str());
+                .push(DnType::OrganizationName, group);
         }
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.issue(params)
@@ -305,14 +305,13 @@ mod tests {
     }
 
     #[test]
-    fn client_certificates_carry_user_and_groups() {
+    fn client_certificates_carry_user_and_group() {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::open_or_create(dir.path()).unwrap();
-        let groups = ["a".to_owned(), "b".to_owned()];
-        let pair = authority.client("ada", &groups).unwrap();
+        let pair = authority.client("ada", Some("ops")).unwrap();
         let (_, pem) = x509_parser::pem::parse_x509_pem(pair.certificate.as_bytes()).unwrap();
         let identity = super::super::from_certificate(&pem.contents).unwrap();
         assert_eq!(identity.user, "ada");
-        assert_eq!(identity.groups, groups);
+        assert_eq!(identity.groups, ["ops"]);
     }
 }

@@ -4,7 +4,7 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use serde_json::Value;
 
-use super::Call;
+use super::{Call, protobuf};
 use crate::status::ApiError;
 
 /// The largest body read, in bytes; Kubernetes' own limit.
@@ -37,8 +37,9 @@ pub(super) fn decode(call: &Call, body: &[u8]) -> Result<Value, ApiError> {
     match media_type(call) {
         "" | "application/json" => json(body),
         "application/yaml" => yaml(body),
+        protobuf::MEDIA_TYPE => protobuf::decode(body),
         _ => Err(ApiError::unsupported_media_type(
-            "application/json, application/yaml",
+            "application/json, application/yaml, application/vnd.kubernetes.protobuf",
         )),
     }
 }

@@ -62,9 +62,9 @@ struct Kubeconfig {
     /// User name (the certificate's common name).
     #[arg(long)]
     user: String,
-    /// Group (organisation); may be repeated.
-    #[arg(long = "group", value_name = "GROUP")]
-    groups: Vec<String>,
+    /// Group (the certificate's organisation).
+    #[arg(long)]
+    group: Option<String>,
     /// URL of the server.
     #[arg(long, value_name = "URL")]
     server: String,
@@ -78,13 +78,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Some(Command::Kubeconfig(args)) => {
             let authority = Authority::open(&args.data_dir)?;
-            kubeconfig::write(
-                &authority,
-                &args.user,
-                &args.groups,
-                &args.server,
-                &args.out,
-            )?;
+            let group = args.group.as_deref();
+            kubeconfig::write(&authority, &args.user, group, &args.server, &args.out)?;
             Ok(ExitCode::SUCCESS)
         }
         None => {
