@@ -4,8 +4,8 @@
 
 mod admin;
 mod agent;
-mod cni_server;
 mod cmd;
+mod cni_server;
 mod health;
 mod logging;
 mod metrics;

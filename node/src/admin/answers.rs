@@ -37,7 +37,7 @@ pub(crate) async fn status(view: &View) -> Status {
             up: count(sessions.iter().filter(|peer| peer.is_established()).count()),
             total: count(sessions.len()),
         },
-        ipam: view.ipam.load().counts,
+        ipam: view.ipam.status().counts,
         endpoints: count(view.endpoints.load().len()),
         drift: drift(view).await.counts,
         problems: count(view.problems.load().len()),
@@ -47,19 +47,26 @@ pub(crate) async fn status(view: &View) -> Status {
 
 /// `GET /v1/ipam`.
 pub(crate) fn ipam(view: &View) -> Ipam {
-    Ipam { node: view.node.clone(), ..view.ipam.load_full().as_ref().clone() }
+    view.ipam.status()
 }
 
 /// `GET /v1/endpoints`.
 pub(crate) fn endpoints(view: &View) -> EndpointList {
-    EndpointList { node: view.node.clone(), endpoints: view.endpoints.load_full().as_ref().clone() }
+    EndpointList {
+        node: view.node.clone(),
+        endpoints: view.endpoints.load_full().as_ref().clone(),
+    }
 }
 
 /// `GET /v1/drift`.
 pub(crate) async fn drift(view: &View) -> Drift {
     let node = view.node.clone();
     let Ok(status) = view.dataplane.status().await else {
-        return Drift { node, open: vec!["the dataplane has stopped".to_owned()], ..Drift::default() };
+        return Drift {
+            node,
+            open: vec!["the dataplane has stopped".to_owned()],
+            ..Drift::default()
+        };
     };
     Drift {
         node,
@@ -68,12 +75,19 @@ pub(crate) async fn drift(view: &View) -> Drift {
             contended: status.drift_contended,
             verified_at: status.verified_at.and_then(timestamp),
         },
-        open: status.problems.iter().map(|problem| format!("{}: {}", problem.subject, problem.message)).collect(),
+        open: status
+            .problems
+            .iter()
+            .map(|problem| format!("{}: {}", problem.subject, problem.message))
+            .collect(),
         repaired_by_kind: status.drift_repaired,
     }
 }
 
 /// `GET /v1/problems`.
 pub(crate) fn problems(view: &View) -> ProblemList {
-    ProblemList { node: view.node.clone(), problems: view.problems.load_full().as_ref().clone() }
+    ProblemList {
+        node: view.node.clone(),
+        problems: view.problems.load_full().as_ref().clone(),
+    }
 }

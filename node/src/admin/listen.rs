@@ -41,9 +41,14 @@ pub(crate) fn on_socket(path: &Path, router: Router) -> anyhow::Result<JoinHandl
 ///
 /// # Errors
 /// The address cannot be bound; the message names it.
-pub(crate) async fn on_address(address: SocketAddr, what: &str, router: Router) -> anyhow::Result<JoinHandle<()>> {
-    let listener =
-        TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for {what}"))?;
+pub(crate) async fn on_address(
+    address: SocketAddr,
+    what: &str,
+    router: Router,
+) -> anyhow::Result<JoinHandle<()>> {
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address} for {what}"))?;
     let what = what.to_owned();
     Ok(tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, router).await {

@@ -21,21 +21,50 @@ use view::View;
 /// Routes that only read.
 pub(crate) fn read_router(view: Arc<View>) -> Router {
     Router::new()
-        .route("/v1/status", get(|State(view): State<Arc<View>>| async move { Json(answers::status(&view).await) }))
-        .route("/v1/bgp/peers", get(|State(view): State<Arc<View>>| async move { Json(peers::list(&view).await) }))
+        .route(
+            "/v1/status",
+            get(|State(view): State<Arc<View>>| async move { Json(answers::status(&view).await) }),
+        )
+        .route(
+            "/v1/bgp/peers",
+            get(|State(view): State<Arc<View>>| async move { Json(peers::list(&view).await) }),
+        )
         .route("/v1/bgp/routes", get(bgp_routes))
-        .route("/v1/ipam", get(|State(view): State<Arc<View>>| async move { Json(answers::ipam(&view)) }))
-        .route("/v1/endpoints", get(|State(view): State<Arc<View>>| async move { Json(answers::endpoints(&view)) }))
-        .route("/v1/drift", get(|State(view): State<Arc<View>>| async move { Json(answers::drift(&view).await) }))
-        .route("/v1/problems", get(|State(view): State<Arc<View>>| async move { Json(answers::problems(&view)) }))
-        .fallback(|| async { refuse(StatusCode::NOT_FOUND, "no such path; paths begin with /v1/".into()) })
+        .route(
+            "/v1/ipam",
+            get(|State(view): State<Arc<View>>| async move { Json(answers::ipam(&view)) }),
+        )
+        .route(
+            "/v1/endpoints",
+            get(|State(view): State<Arc<View>>| async move { Json(answers::endpoints(&view)) }),
+        )
+        .route(
+            "/v1/drift",
+            get(|State(view): State<Arc<View>>| async move { Json(answers::drift(&view).await) }),
+        )
+        .route(
+            "/v1/problems",
+            get(|State(view): State<Arc<View>>| async move { Json(answers::problems(&view)) }),
+        )
+        .fallback(|| async {
+            refuse(
+                StatusCode::NOT_FOUND,
+                "no such path; paths begin with /v1/".into(),
+            )
+        })
         .method_not_allowed_fallback(|| async {
-            refuse(StatusCode::METHOD_NOT_ALLOWED, "this path can only be read".into())
+            refuse(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this path can only be read".into(),
+            )
         })
         .with_state(view)
 }
 
-async fn bgp_routes(State(view): State<Arc<View>>, Query(query): Query<routes::Parameters>) -> Response {
+async fn bgp_routes(
+    State(view): State<Arc<View>>,
+    Query(query): Query<routes::Parameters>,
+) -> Response {
     match routes::list(&view, &query).await {
         Ok(list) => Json(list).into_response(),
         Err(message) => refuse(StatusCode::BAD_REQUEST, message),

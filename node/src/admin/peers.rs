@@ -12,12 +12,17 @@ use super::view::{BgpView, View};
 /// All sessions of the node.
 pub(crate) async fn list(view: &View) -> PeerList {
     let bgp = view.bgp.load_full();
-    PeerList { node: view.node.clone(), peers: peers(&bgp).await }
+    PeerList {
+        node: view.node.clone(),
+        peers: peers(&bgp).await,
+    }
 }
 
 /// Every configured session with its state.
 pub(crate) async fn peers(bgp: &BgpView) -> Vec<Peer> {
-    let Some(handle) = &bgp.handle else { return Vec::new() };
+    let Some(handle) = &bgp.handle else {
+        return Vec::new();
+    };
     let statuses = handle.peers().await.unwrap_or_default();
     let mut peers: Vec<Peer> = statuses
         .iter()
@@ -47,7 +52,10 @@ pub(crate) fn peer_type(kind: PeerKind) -> PeerType {
 
 fn peer(status: &PeerStatus, session: Option<&Session>) -> Peer {
     let sum = |pick: fn(&margay_bgp::FamilyCounters) -> u64| {
-        Family::ALL.iter().map(|family| pick(status.counters(*family))).sum()
+        Family::ALL
+            .iter()
+            .map(|family| pick(status.counters(*family)))
+            .sum()
     };
     let seconds = |time: std::time::Duration| u16::try_from(time.as_secs()).unwrap_or(u16::MAX);
     let negotiated = status.negotiated.as_ref();
@@ -58,7 +66,10 @@ fn peer(status: &PeerStatus, session: Option<&Session>) -> Peer {
         name: status.name.clone(),
         kind: session.map_or(PeerType::Global, |session| peer_type(session.kind)),
         source: session.and_then(|session| session.source.clone()),
-        peer_as: status.remote_as.or_else(|| session.map(|session| session.remote_as)).unwrap_or(0),
+        peer_as: status
+            .remote_as
+            .or_else(|| session.map(|session| session.remote_as))
+            .unwrap_or(0),
         local_as: status.local_as,
         local_address: status.local_address,
         router_id: status.router_id,
@@ -74,7 +85,13 @@ fn peer(status: &PeerStatus, session: Option<&Session>) -> Peer {
         hold_time: negotiated.map_or(0, |agreed| seconds(agreed.hold)),
         keepalive_time: negotiated.map_or(0, |agreed| seconds(agreed.keepalive)),
         capabilities: negotiated
-            .map(|agreed| agreed.capabilities.iter().map(|name| (*name).to_owned()).collect())
+            .map(|agreed| {
+                agreed
+                    .capabilities
+                    .iter()
+                    .map(|name| (*name).to_owned())
+                    .collect()
+            })
             .unwrap_or_default(),
         graceful_restart: status.restart.map(|role| match role {
             RestartRole::Helper => "helper".to_owned(),
@@ -88,5 +105,7 @@ fn peer(status: &PeerStatus, session: Option<&Session>) -> Peer {
 /// RFC 3339, in whole seconds.
 pub(crate) fn timestamp(time: SystemTime) -> Option<String> {
     let time = Timestamp::try_from(time).ok()?;
-    time.round(jiff::Unit::Second).ok().map(|time| time.to_string())
+    time.round(jiff::Unit::Second)
+        .ok()
+        .map(|time| time.to_string())
 }

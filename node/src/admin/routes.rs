@@ -30,12 +30,23 @@ pub(crate) async fn list(view: &View, parameters: &Parameters) -> Result<RouteLi
     let query = query(parameters)?;
     let bgp = view.bgp.load_full();
     let routes = match &bgp.handle {
-        Some(handle) => handle.routes(query).await.map_err(|error| error.to_string())?,
+        Some(handle) => handle
+            .routes(query)
+            .await
+            .map_err(|error| error.to_string())?,
         None => Vec::new(),
     };
-    let mut routes: Vec<Route> = routes.into_iter().map(|route| convert(route, &bgp)).collect();
-    routes.sort_by(|a, b| (prefix_key(&a.prefix), !a.best, a.from).cmp(&(prefix_key(&b.prefix), !b.best, b.from)));
-    Ok(RouteList { node: view.node.clone(), routes })
+    let mut routes: Vec<Route> = routes
+        .into_iter()
+        .map(|route| convert(route, &bgp))
+        .collect();
+    routes.sort_by(|a, b| {
+        (prefix_key(&a.prefix), !a.best, a.from).cmp(&(prefix_key(&b.prefix), !b.best, b.from))
+    });
+    Ok(RouteList {
+        node: view.node.clone(),
+        routes,
+    })
 }
 
 fn prefix_key(text: &str) -> Option<IpNet> {
@@ -44,7 +55,11 @@ fn prefix_key(text: &str) -> Option<IpNet> {
 
 fn query(parameters: &Parameters) -> Result<RouteQuery, String> {
     fn parse<T: std::str::FromStr>(name: &str, text: Option<&String>) -> Result<Option<T>, String> {
-        text.map(|text| text.parse().map_err(|_| format!("{name}={text} cannot be read"))).transpose()
+        text.map(|text| {
+            text.parse()
+                .map_err(|_| format!("{name}={text} cannot be read"))
+        })
+        .transpose()
     }
     let families = match parameters.family.as_deref() {
         None => Families::NONE,
@@ -65,9 +80,11 @@ fn query(parameters: &Parameters) -> Result<RouteQuery, String> {
 fn convert(route: RouteView, bgp: &BgpView) -> Route {
     let (from, from_name, next_hop) = match &route.source {
         RouteSource::Local => (None, "local".to_owned(), None),
-        RouteSource::Peer { peer, .. } => {
-            (Some(peer.address), bgp.peer_name(peer.address), Some(route.next_hop))
-        }
+        RouteSource::Peer { peer, .. } => (
+            Some(peer.address),
+            bgp.peer_name(peer.address),
+            Some(route.next_hop),
+        ),
     };
     let mut communities: Vec<String> = route.communities.iter().map(ToString::to_string).collect();
     communities.extend(route.large_communities.iter().map(ToString::to_string));
@@ -108,7 +125,15 @@ mod tests {
             ..Parameters::default()
         };
         assert!(query(&with("10.0.0.0/8", "ipv4")).is_ok());
-        assert!(query(&with("ten", "ipv4")).expect_err("prefix").contains("prefix=ten"));
-        assert!(query(&with("10.0.0.0/8", "ipx")).expect_err("family").contains("ipx"));
+        assert!(
+            query(&with("ten", "ipv4"))
+                .expect_err("prefix")
+                .contains("prefix=ten")
+        );
+        assert!(
+            query(&with("10.0.0.0/8", "ipx"))
+                .expect_err("family")
+                .contains("ipx")
+        );
     }
 }

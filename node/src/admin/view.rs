@@ -9,6 +9,7 @@ use margay_bgp::SpeakerHandle;
 use margay_crds::admin;
 use margay_felix::Dataplane;
 use margay_felix::calc::sessions::{Networks, SessionPlan};
+use margay_ipam::Ipam;
 
 use crate::health::Health;
 
@@ -23,7 +24,7 @@ pub(crate) struct View {
     pub(crate) dataplane: Dataplane,
     pub(crate) bgp: ArcSwap<BgpView>,
     pub(crate) problems: ArcSwap<Vec<admin::Problem>>,
-    pub(crate) ipam: ArcSwap<admin::Ipam>,
+    pub(crate) ipam: Ipam,
     pub(crate) endpoints: ArcSwap<Vec<admin::Endpoint>>,
 }
 
@@ -42,8 +43,15 @@ impl BgpView {
     /// Name and type of a peer, for routes learned from it.
     pub(crate) fn peer_name(&self, address: IpAddr) -> String {
         let sessions = self.plan.iter().flat_map(|plan| &plan.sessions);
-        match sessions.into_iter().find(|session| session.remote == address) {
-            Some(session) => format!("{} {}", session.name, super::peers::peer_type(session.kind).as_str()),
+        match sessions
+            .into_iter()
+            .find(|session| session.remote == address)
+        {
+            Some(session) => format!(
+                "{} {}",
+                session.name,
+                super::peers::peer_type(session.kind).as_str()
+            ),
             None => address.to_string(),
         }
     }

@@ -52,7 +52,11 @@ pub(crate) enum Method {
 impl Method {
     /// Parses a method variable; empty text is `first-found`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let list = |list: &str| list.split(',').map(|item| item.trim().to_owned()).collect::<Vec<_>>();
+        let list = |list: &str| {
+            list.split(',')
+                .map(|item| item.trim().to_owned())
+                .collect::<Vec<_>>()
+        };
         let regexes = |text: &str| RegexSet::new(list(text)).map_err(|error| error.to_string());
         match text.split_once('=') {
             None if text.is_empty() || text == "first-found" => Ok(Method::FirstFound),
@@ -61,8 +65,11 @@ impl Method {
             Some(("skip-interface", names)) => Ok(Method::SkipInterface(regexes(names)?)),
             Some(("can-reach", host)) if !host.is_empty() => Ok(Method::CanReach(host.to_owned())),
             Some(("cidr", cidrs)) => {
-                let parse = |text: &String| text.parse().map_err(|_| format!("{text:?} is not a CIDR"));
-                Ok(Method::Cidr(list(cidrs).iter().map(parse).collect::<Result<_, _>>()?))
+                let parse =
+                    |text: &String| text.parse().map_err(|_| format!("{text:?} is not a CIDR"));
+                Ok(Method::Cidr(
+                    list(cidrs).iter().map(parse).collect::<Result<_, _>>()?,
+                ))
             }
             _ => Err("is not an autodetection method".into()),
         }
@@ -78,27 +85,41 @@ impl Method {
         let family = if v4 { "IPv4" } else { "IPv6" };
         let none = |what: String| format!("no {family} address found: {what}");
         match self {
-            Method::FirstFound => {
-                first(interfaces, v4, |name| !is_excluded(name)).ok_or_else(|| none("every interface is excluded or has none".into()))
-            }
-            Method::SkipInterface(skip) => first(interfaces, v4, |name| !is_excluded(name) && !skip.is_match(name))
-                .ok_or_else(|| none(format!("no interface is left after skipping {:?}", skip.patterns()))),
+            Method::FirstFound => first(interfaces, v4, |name| !is_excluded(name))
+                .ok_or_else(|| none("every interface is excluded or has none".into())),
+            Method::SkipInterface(skip) => first(interfaces, v4, |name| {
+                !is_excluded(name) && !skip.is_match(name)
+            })
+            .ok_or_else(|| {
+                none(format!(
+                    "no interface is left after skipping {:?}",
+                    skip.patterns()
+                ))
+            }),
             Method::Interface(wanted) => first(interfaces, v4, |name| wanted.is_match(name))
-                .ok_or_else(|| none(format!("no interface matching {:?} has one", wanted.patterns()))),
+                .ok_or_else(|| {
+                    none(format!(
+                        "no interface matching {:?} has one",
+                        wanted.patterns()
+                    ))
+                }),
             Method::Cidr(cidrs) => usable(interfaces, v4)
                 .map(|(_, net)| net)
                 .find(|net| cidrs.iter().any(|cidr| cidr.contains(&net.addr())))
                 .ok_or_else(|| none(format!("no interface has one inside {cidrs:?}"))),
             Method::CanReach(host) => {
-                let source = source_towards(host, v4).map_err(|error| none(format!("cannot reach {host}: {error}")))?;
-                owned(interfaces, source).ok_or_else(|| none(format!("{source} is on no interface")))
+                let source = source_towards(host, v4)
+                    .map_err(|error| none(format!("cannot reach {host}: {error}")))?;
+                owned(interfaces, source)
+                    .ok_or_else(|| none(format!("{source} is on no interface")))
             }
             Method::KubernetesInternalIp => {
                 let ip = node_addresses
                     .iter()
                     .find(|ip| ip.is_ipv4() == v4)
                     .ok_or_else(|| none("the Node has no InternalIP of this family".into()))?;
-                owned(interfaces, *ip).ok_or_else(|| none(format!("the Node's InternalIP {ip} is on no interface")))
+                owned(interfaces, *ip)
+                    .ok_or_else(|| none(format!("the Node's InternalIP {ip} is on no interface")))
             }
         }
     }
@@ -106,14 +127,23 @@ impl Method {
 
 /// The network of the interface that owns an address.
 pub(crate) fn owned(interfaces: &[Interface], ip: IpAddr) -> Option<IpNet> {
-    interfaces.iter().flat_map(|interface| &interface.addresses).find(|net| net.addr() == ip).copied()
+    interfaces
+        .iter()
+        .flat_map(|interface| &interface.addresses)
+        .find(|net| net.addr() == ip)
+        .copied()
 }
 
 /// First accepted address. A host prefix is taken only when there is nothing else: next to a subnet it is a floating or
 /// service address, alone it is how some clouds number their machines.
 fn first(interfaces: &[Interface], v4: bool, accept: impl Fn(&str) -> bool) -> Option<IpNet> {
-    let accepted: Vec<IpNet> = usable(interfaces, v4).filter(|(name, _)| accept(name)).map(|(_, net)| net).collect();
-    let subnet = accepted.iter().find(|net| net.prefix_len() < net.max_prefix_len());
+    let accepted: Vec<IpNet> = usable(interfaces, v4)
+        .filter(|(name, _)| accept(name))
+        .map(|(_, net)| net)
+        .collect();
+    let subnet = accepted
+        .iter()
+        .find(|net| net.prefix_len() < net.max_prefix_len());
     subnet.or(accepted.first()).copied()
 }
 
@@ -133,7 +163,9 @@ fn usable(interfaces: &[Interface], v4: bool) -> impl Iterator<Item = (&str, IpN
 fn is_excluded(name: &str) -> bool {
     use std::sync::OnceLock;
     static SET: OnceLock<Option<RegexSet>> = OnceLock::new();
-    SET.get_or_init(|| RegexSet::new(EXCLUDED).ok()).as_ref().is_some_and(|set| set.is_match(name))
+    SET.get_or_init(|| RegexSet::new(EXCLUDED).ok())
+        .as_ref()
+        .is_some_and(|set| set.is_match(name))
 }
 
 /// Neither unspecified, loopback, link-local, multicast nor broadcast; private and unique-local addresses count.
@@ -152,7 +184,11 @@ fn source_towards(host: &str, v4: bool) -> std::io::Result<IpAddr> {
         .to_socket_addrs()?
         .find(|address| address.is_ipv4() == v4)
         .ok_or_else(|| std::io::Error::other("it has no address of this family"))?;
-    let any: SocketAddr = if v4 { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+    let any: SocketAddr = if v4 {
+        ([0, 0, 0, 0], 0).into()
+    } else {
+        ([0u16; 8], 0).into()
+    };
     let socket = UdpSocket::bind(any)?;
     socket.connect(destination)?;
     Ok(socket.local_addr()?.ip())
@@ -163,26 +199,46 @@ mod tests {
     use super::*;
 
     fn interface(index: u32, name: &str, addresses: &[&str]) -> Interface {
-        let addresses = addresses.iter().map(|text| text.parse().expect("net")).collect();
-        Interface { index, name: name.into(), up: true, addresses }
+        let addresses = addresses
+            .iter()
+            .map(|text| text.parse().expect("net"))
+            .collect();
+        Interface {
+            index,
+            name: name.into(),
+            up: true,
+            addresses,
+        }
     }
 
     fn host() -> Vec<Interface> {
         vec![
             interface(1, "lo", &["127.0.0.1/8", "::1/128"]),
-            interface(2, "eth0", &["169.254.3.3/16", "10.0.0.5/24", "fe80::1/64", "fd00::5/64"]),
+            interface(
+                2,
+                "eth0",
+                &["169.254.3.3/16", "10.0.0.5/24", "fe80::1/64", "fd00::5/64"],
+            ),
             interface(3, "eth1", &["192.168.7.5/25"]),
             interface(4, "docker0", &["172.17.0.1/16"]),
             interface(5, "longhorn0", &["10.9.9.9/24"]),
             interface(6, "cali123", &["10.88.0.1/24"]),
-            Interface { up: false, ..interface(7, "eth9", &["10.7.7.7/24"]) },
+            Interface {
+                up: false,
+                ..interface(7, "eth9", &["10.7.7.7/24"])
+            },
             interface(8, "vip0", &["10.0.0.100/32"]),
         ]
     }
 
     fn detect(method: &str, v4: bool) -> Result<String, String> {
-        let node = ["10.0.0.5".parse().expect("ip"), "fd00::5".parse().expect("ip")];
-        Method::parse(method)?.detect(v4, &host(), &node).map(|net| net.to_string())
+        let node = [
+            "10.0.0.5".parse().expect("ip"),
+            "fd00::5".parse().expect("ip"),
+        ];
+        Method::parse(method)?
+            .detect(v4, &host(), &node)
+            .map(|net| net.to_string())
     }
 
     #[test]
@@ -206,23 +262,45 @@ mod tests {
 
     #[test]
     fn a_host_prefix_is_taken_when_there_is_nothing_else() {
-        assert_eq!(detect("interface=vip0", true).as_deref(), Ok("10.0.0.100/32"));
-        assert_eq!(detect("interface=vip0,eth0", true).as_deref(), Ok("10.0.0.5/24"));
+        assert_eq!(
+            detect("interface=vip0", true).as_deref(),
+            Ok("10.0.0.100/32")
+        );
+        assert_eq!(
+            detect("interface=vip0,eth0", true).as_deref(),
+            Ok("10.0.0.5/24")
+        );
     }
 
     #[test]
     fn failures_say_why() {
-        assert!(detect("interface=eth7", true).expect_err("none").contains("eth7"));
-        assert!(detect("cidr=172.30.0.0/16", true).expect_err("none").contains("172.30.0.0/16"));
+        assert!(
+            detect("interface=eth7", true)
+                .expect_err("none")
+                .contains("eth7")
+        );
+        assert!(
+            detect("cidr=172.30.0.0/16", true)
+                .expect_err("none")
+                .contains("172.30.0.0/16")
+        );
         assert!(detect("skip-interface=eth", true).is_err());
         let foreign = ["10.1.1.1".parse().expect("ip")];
-        let error = Method::KubernetesInternalIp.detect(true, &host(), &foreign).expect_err("not on an interface");
+        let error = Method::KubernetesInternalIp
+            .detect(true, &host(), &foreign)
+            .expect_err("not on an interface");
         assert!(error.contains("10.1.1.1"), "{error}");
     }
 
     #[test]
     fn unknown_methods_are_refused() {
-        for text in ["guess", "cidr=10.0.0.0/33", "can-reach=", "interface=(", "interfaces=eth0"] {
+        for text in [
+            "guess",
+            "cidr=10.0.0.0/33",
+            "can-reach=",
+            "interface=(",
+            "interfaces=eth0",
+        ] {
             assert!(Method::parse(text).is_err(), "{text}");
         }
     }

@@ -14,15 +14,30 @@ const STRICT: Duration = Duration::from_secs(30);
 pub(crate) const KEEP_STALE: Duration = Duration::from_secs(120);
 
 /// Whether BGP is ready, in words when it is not. `before` are the peers that were up before a restart.
-pub(crate) fn readiness(peers: &[PeerStatus], before: &BTreeSet<IpAddr>, running_for: Duration) -> Result<(), String> {
+pub(crate) fn readiness(
+    peers: &[PeerStatus],
+    before: &BTreeSet<IpAddr>,
+    running_for: Duration,
+) -> Result<(), String> {
     let down: Vec<&PeerStatus> = peers.iter().filter(|peer| !peer.is_established()).collect();
     if down.is_empty() {
         return Ok(());
     }
-    let names = |peers: &[&PeerStatus]| peers.iter().map(|peer| peer.key.address.to_string()).collect::<Vec<_>>().join(",");
+    let names = |peers: &[&PeerStatus]| {
+        peers
+            .iter()
+            .map(|peer| peer.key.address.to_string())
+            .collect::<Vec<_>>()
+            .join(",")
+    };
     if running_for < STRICT {
-        let known_down = |peer: &&&PeerStatus| !before.contains(&peer.key.address) && peer.last_error.is_some();
-        let expected: Vec<&PeerStatus> = down.iter().filter(|peer| !known_down(peer)).copied().collect();
+        let known_down =
+            |peer: &&&PeerStatus| !before.contains(&peer.key.address) && peer.last_error.is_some();
+        let expected: Vec<&PeerStatus> = down
+            .iter()
+            .filter(|peer| !known_down(peer))
+            .copied()
+            .collect();
         return match expected.is_empty() {
             true if peers.len() > down.len() || before.is_empty() => Ok(()),
             true => Err(format!("BGP not established with {}", names(&down))),
@@ -58,12 +73,18 @@ impl Transitions {
             let up = peer.state == PeerState::Established;
             let was = self.up.get(&peer.key).copied().unwrap_or(false);
             if up && !was {
-                transitions.push(Transition { up, message: format!("BGP session with {} ({}) is up", peer.name, peer.key) });
+                transitions.push(Transition {
+                    up,
+                    message: format!("BGP session with {} ({}) is up", peer.name, peer.key),
+                });
             } else if was && !up {
                 let cause = peer.last_error.as_deref().unwrap_or("no error recorded");
                 transitions.push(Transition {
                     up,
-                    message: format!("BGP session with {} ({}) went down: {cause}", peer.name, peer.key),
+                    message: format!(
+                        "BGP session with {} ({}) went down: {cause}",
+                        peer.name, peer.key
+                    ),
                 });
             }
             now.insert(peer.key.clone(), up);
@@ -98,7 +119,11 @@ impl Recovery {
         if self.swept || !self.finished {
             return false;
         }
-        let back = |address: &IpAddr| self.complete.iter().any(|(peer, _)| peer.address == *address);
+        let back = |address: &IpAddr| {
+            self.complete
+                .iter()
+                .any(|(peer, _)| peer.address == *address)
+        };
         self.swept = before.iter().all(back) || running_for >= KEEP_STALE;
         self.swept
     }
@@ -155,11 +180,41 @@ mod tests {
         let refused = Some("connection refused");
         for (peers, before, time, ready, why) in [
             (vec![], &none, early, true, "no peers"),
-            (vec![peer(2, Established, None), peer(3, Active, None)], &none, early, false, "one not yet tried"),
-            (vec![peer(2, Established, None), peer(3, Active, refused)], &none, early, true, "known to be down"),
-            (vec![peer(2, Active, refused), peer(3, Established, None)], &before, early, false, "was up before"),
-            (vec![peer(2, Active, refused), peer(3, Established, None)], &before, late, true, "one is enough later"),
-            (vec![peer(2, Active, refused)], &none, late, false, "none is up"),
+            (
+                vec![peer(2, Established, None), peer(3, Active, None)],
+                &none,
+                early,
+                false,
+                "one not yet tried",
+            ),
+            (
+                vec![peer(2, Established, None), peer(3, Active, refused)],
+                &none,
+                early,
+                true,
+                "known to be down",
+            ),
+            (
+                vec![peer(2, Active, refused), peer(3, Established, None)],
+                &before,
+                early,
+                false,
+                "was up before",
+            ),
+            (
+                vec![peer(2, Active, refused), peer(3, Established, None)],
+                &before,
+                late,
+                true,
+                "one is enough later",
+            ),
+            (
+                vec![peer(2, Active, refused)],
+                &none,
+                late,
+                false,
+                "none is up",
+            ),
         ] {
             assert_eq!(readiness(&peers, before, time).is_ok(), ready, "{why}");
         }
@@ -170,12 +225,23 @@ mod tests {
     #[test]
     fn transitions_are_told_once() {
         let mut transitions = Transitions::default();
-        assert!(transitions.observe(&[peer(2, PeerState::Connect, None)]).is_empty());
+        assert!(
+            transitions
+                .observe(&[peer(2, PeerState::Connect, None)])
+                .is_empty()
+        );
         assert!(transitions.observe(&[peer(2, PeerState::Established, None)])[0].up);
-        assert!(transitions.observe(&[peer(2, PeerState::Established, None)]).is_empty());
+        assert!(
+            transitions
+                .observe(&[peer(2, PeerState::Established, None)])
+                .is_empty()
+        );
         let down = transitions.observe(&[peer(2, PeerState::Idle, Some("hold timer expired"))]);
         assert!(!down[0].up && down[0].message.contains("hold timer expired"));
-        assert!(transitions.observe(&[]).is_empty(), "a removed peer is no failure");
+        assert!(
+            transitions.observe(&[]).is_empty(),
+            "a removed peer is no failure"
+        );
     }
 
     #[test]
@@ -184,17 +250,26 @@ mod tests {
         let mut recovery = Recovery::default();
         recovery.end_of_rib(PeerKey::new(ip(2), 179), Family::Ipv4);
         recovery.finish();
-        assert!(!recovery.sweep(&before, Duration::from_secs(60)), "10.0.0.3 may still come back");
+        assert!(
+            !recovery.sweep(&before, Duration::from_secs(60)),
+            "10.0.0.3 may still come back"
+        );
         recovery.end_of_rib(PeerKey::new(ip(3), 179), Family::Ipv4);
         assert!(recovery.sweep(&before, Duration::from_secs(61)));
-        assert!(!recovery.sweep(&before, Duration::from_secs(62)), "only once");
+        assert!(
+            !recovery.sweep(&before, Duration::from_secs(62)),
+            "only once"
+        );
 
         let mut absent = Recovery::default();
         absent.finish();
         assert!(absent.sweep(&before, KEEP_STALE));
 
         let mut fresh = Recovery::default();
-        assert!(!fresh.sweep(&BTreeSet::new(), Duration::ZERO), "the speaker is still recovering");
+        assert!(
+            !fresh.sweep(&BTreeSet::new(), Duration::ZERO),
+            "the speaker is still recovering"
+        );
         fresh.finish();
         assert!(fresh.sweep(&BTreeSet::new(), Duration::ZERO));
     }

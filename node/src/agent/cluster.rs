@@ -8,8 +8,8 @@ use kube::ResourceExt;
 use kube::core::ObjectMeta;
 use kube::runtime::watcher::Event;
 use margay_crds::{
-    BGPConfiguration, BGPConfigurationSpec, BGPPeer, ClusterInformation, FelixConfiguration, FelixConfigurationSpec,
-    IPPool,
+    BGPConfiguration, BGPConfigurationSpec, BGPPeer, ClusterInformation, FelixConfiguration,
+    FelixConfigurationSpec, IPPool,
 };
 use margay_felix::calc::sessions::{BgpNode, Configurations, Password, SecretRef};
 
@@ -36,8 +36,14 @@ pub(crate) struct Dirty {
 
 impl Dirty {
     /// Everything: after the first complete picture.
-    pub(crate) const ALL: Dirty =
-        Dirty { sessions: true, pools: true, settings: true, own_node: true, pods: true, cluster: true };
+    pub(crate) const ALL: Dirty = Dirty {
+        sessions: true,
+        pools: true,
+        settings: true,
+        own_node: true,
+        pods: true,
+        cluster: true,
+    };
 
     /// Adds the parts of another change.
     pub(crate) fn merge(&mut self, other: Dirty) {
@@ -125,34 +131,70 @@ impl Cluster {
         match update {
             Update::Node(event) => {
                 let own_node = self.remember_own(&event);
-                let sessions = self.nodes.apply(*event, |node| (node.name_any(), startup::read(&node)));
-                Dirty { sessions, own_node, ..none }
+                let sessions = self
+                    .nodes
+                    .apply(*event, |node| (node.name_any(), startup::read(&node)));
+                Dirty {
+                    sessions,
+                    own_node,
+                    ..none
+                }
             }
             Update::Pod(event) => {
-                let key = |pod: Pod| (format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()), Arc::new(pod));
-                Dirty { pods: self.pods.apply(*event, key), ..none }
+                let key = |pod: Pod| {
+                    (
+                        format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()),
+                        Arc::new(pod),
+                    )
+                };
+                Dirty {
+                    pods: self.pods.apply(*event, key),
+                    ..none
+                }
             }
             Update::Namespace(event) => {
                 let key = |namespace: Namespace| (namespace.name_any(), Arc::new(namespace));
-                Dirty { pods: self.namespaces.apply(*event, key), ..none }
+                Dirty {
+                    pods: self.namespaces.apply(*event, key),
+                    ..none
+                }
             }
-            Update::Pool(event) => Dirty { pools: self.pools.apply(*event, reduced_pool), ..none },
-            Update::Peer(event) => Dirty { sessions: self.peers.apply(*event, reduced_peer), ..none },
-            Update::BgpConfiguration(event) => {
-                Dirty { sessions: self.configurations.apply(*event, reduced_configuration), ..none }
-            }
+            Update::Pool(event) => Dirty {
+                pools: self.pools.apply(*event, reduced_pool),
+                ..none
+            },
+            Update::Peer(event) => Dirty {
+                sessions: self.peers.apply(*event, reduced_peer),
+                ..none
+            },
+            Update::BgpConfiguration(event) => Dirty {
+                sessions: self.configurations.apply(*event, reduced_configuration),
+                ..none
+            },
             Update::Felix(event) => {
                 let reduce = |object: FelixConfiguration| (object.name_any(), object.spec);
-                Dirty { settings: self.felix.apply(*event, reduce), ..none }
+                Dirty {
+                    settings: self.felix.apply(*event, reduce),
+                    ..none
+                }
             }
             Update::Cluster(event) => {
                 let reduce = |mut object: ClusterInformation| {
-                    object.metadata = ObjectMeta { name: object.metadata.name, ..ObjectMeta::default() };
+                    object.metadata = ObjectMeta {
+                        name: object.metadata.name,
+                        ..ObjectMeta::default()
+                    };
                     (object.name_any(), object)
                 };
-                Dirty { cluster: self.cluster.apply(*event, reduce), ..none }
+                Dirty {
+                    cluster: self.cluster.apply(*event, reduce),
+                    ..none
+                }
             }
-            Update::Secret(event) => Dirty { sessions: self.apply_secret(*event), ..none },
+            Update::Secret(event) => Dirty {
+                sessions: self.apply_secret(*event),
+                ..none
+            },
         }
     }
 
@@ -175,8 +217,12 @@ impl Cluster {
         match event {
             Event::Apply(secret) | Event::InitApply(secret) => {
                 let name = secret.name_any();
-                let data: BTreeMap<String, Vec<u8>> =
-                    secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
+                let data: BTreeMap<String, Vec<u8>> = secret
+                    .data
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(|(key, value)| (key, value.0))
+                    .collect();
                 self.secrets.insert(name, data.clone()).as_ref() != Some(&data)
             }
             Event::Delete(secret) => self.secrets.remove(&secret.name_any()).is_some(),
@@ -216,7 +262,10 @@ impl Cluster {
 
     /// False while the datastore is locked for a migration.
     pub(crate) fn datastore_ready(&self) -> bool {
-        self.cluster.get("default").and_then(|object| object.spec.datastore_ready).unwrap_or(true)
+        self.cluster
+            .get("default")
+            .and_then(|object| object.spec.datastore_ready)
+            .unwrap_or(true)
     }
 
     /// BGPConfigurations that count, and the names of those that do not.
@@ -232,8 +281,16 @@ impl Cluster {
     }
 
     /// The FelixConfiguration named `default`, and the one of this node, which wins field by field.
-    pub(crate) fn felix(&self) -> (Option<&FelixConfigurationSpec>, Option<&FelixConfigurationSpec>) {
-        (self.felix.get("default"), self.felix.get(&format!("node.{}", self.name)))
+    pub(crate) fn felix(
+        &self,
+    ) -> (
+        Option<&FelixConfigurationSpec>,
+        Option<&FelixConfigurationSpec>,
+    ) {
+        (
+            self.felix.get("default"),
+            self.felix.get(&format!("node.{}", self.name)),
+        )
     }
 
     /// Every Secret value known.
@@ -241,7 +298,10 @@ impl Cluster {
         let mut passwords = BTreeMap::new();
         for (name, data) in &self.secrets {
             for (key, value) in data {
-                let secret = SecretRef { name: name.clone(), key: key.clone() };
+                let secret = SecretRef {
+                    name: name.clone(),
+                    key: key.clone(),
+                };
                 passwords.insert(secret, Password::new(value.clone()));
             }
         }
@@ -272,7 +332,13 @@ fn reduced_peer(mut peer: BGPPeer) -> (String, BGPPeer) {
 fn reduced_configuration(object: BGPConfiguration) -> (String, Configuration) {
     let name = object.name_any();
     let annotations = object.metadata.annotations.unwrap_or_default();
-    (name, Configuration { annotations, spec: object.spec })
+    (
+        name,
+        Configuration {
+            annotations,
+            spec: object.spec,
+        },
+    )
 }
 
 #[cfg(test)]
@@ -284,17 +350,28 @@ mod tests {
     fn node(name: &str, extra: Value) -> Node {
         let mut object = json!({"metadata": {"name": name, "annotations":
             {"projectcalico.org/IPv4Address": "10.0.0.1/24"}}});
-        object.as_object_mut().expect("map").extend(extra.as_object().expect("map").clone());
+        object
+            .as_object_mut()
+            .expect("map")
+            .extend(extra.as_object().expect("map").clone());
         serde_json::from_value(object).expect("a Node")
     }
 
     #[test]
     fn a_heartbeat_touches_no_session() {
         let mut cluster = Cluster::new("a");
-        assert!(cluster.apply(Update::Node(Box::new(Event::Apply(node("b", json!({})))))).sessions);
+        assert!(
+            cluster
+                .apply(Update::Node(Box::new(Event::Apply(node("b", json!({}))))))
+                .sessions
+        );
         let heartbeat = json!({"status": {"conditions": [{"type": "Ready", "status": "True",
             "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}});
-        assert!(cluster.apply(Update::Node(Box::new(Event::Apply(node("b", heartbeat))))).is_clean());
+        assert!(
+            cluster
+                .apply(Update::Node(Box::new(Event::Apply(node("b", heartbeat)))))
+                .is_clean()
+        );
     }
 
     #[test]
@@ -305,8 +382,16 @@ mod tests {
             .expect("a BGPPeer")
         };
         let mut cluster = Cluster::new("a");
-        assert!(cluster.apply(Update::Peer(Box::new(Event::Apply(peer("1"))))).sessions);
-        assert!(cluster.apply(Update::Peer(Box::new(Event::Apply(peer("2"))))).is_clean());
+        assert!(
+            cluster
+                .apply(Update::Peer(Box::new(Event::Apply(peer("1")))))
+                .sessions
+        );
+        assert!(
+            cluster
+                .apply(Update::Peer(Box::new(Event::Apply(peer("2")))))
+                .is_clean()
+        );
     }
 
     #[test]
@@ -321,14 +406,33 @@ mod tests {
 
     #[test]
     fn secrets_become_passwords_and_go_with_their_object() {
-        let secret: Secret = serde_json::from_value(json!({"metadata": {"name": "bgp"}, "data": {"k": "czNjcmV0"}}))
-            .expect("a Secret");
+        let secret: Secret =
+            serde_json::from_value(json!({"metadata": {"name": "bgp"}, "data": {"k": "czNjcmV0"}}))
+                .expect("a Secret");
         let mut cluster = Cluster::new("a");
-        assert!(cluster.apply(Update::Secret(Box::new(Event::Apply(secret.clone())))).sessions);
-        assert!(cluster.apply(Update::Secret(Box::new(Event::Apply(secret.clone())))).is_clean());
-        let key = SecretRef { name: "bgp".into(), key: "k".into() };
-        assert_eq!(cluster.passwords().get(&key).map(Password::expose), Some(b"s3cret".as_slice()));
-        assert!(cluster.apply(Update::Secret(Box::new(Event::Delete(secret)))).sessions);
+        assert!(
+            cluster
+                .apply(Update::Secret(Box::new(Event::Apply(secret.clone()))))
+                .sessions
+        );
+        assert!(
+            cluster
+                .apply(Update::Secret(Box::new(Event::Apply(secret.clone()))))
+                .is_clean()
+        );
+        let key = SecretRef {
+            name: "bgp".into(),
+            key: "k".into(),
+        };
+        assert_eq!(
+            cluster.passwords().get(&key).map(Password::expose),
+            Some(b"s3cret".as_slice())
+        );
+        assert!(
+            cluster
+                .apply(Update::Secret(Box::new(Event::Delete(secret))))
+                .sessions
+        );
         assert!(cluster.passwords().is_empty());
     }
 }

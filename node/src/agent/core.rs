@@ -11,10 +11,15 @@ use jiff::Timestamp;
 use kube::Client;
 use margay_bgp::{Families, RecoveryEvent, RestartState, SpeakerConfig};
 use margay_felix::calc::sessions::{
-    BgpNode, Inputs, Networks, SessionPlan, export, origin, origin::HeldBlock, peer_config, plan, pools,
+    BgpNode, Inputs, Networks, SessionPlan, export, origin,
+    origin::{BlockState, HeldBlock},
+    peer_config, plan, pools,
 };
 use margay_felix::{Dataplane, LocalNode, OwnBlock, Provenance, Source};
+use margay_ipam::names::block_name;
+use margay_ipam::{AssignErrorKind, Ipam};
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::bgp_state::{Recovery, Transitions, readiness};
 use super::cluster::{Cluster, Dirty};
@@ -28,6 +33,7 @@ use super::speaker::{Speaker, established};
 use super::watch::{Update, Watches};
 use super::{settings, startup};
 use crate::admin::view::{BgpView, View};
+use crate::cni_server::NodeState;
 use crate::health::Health;
 use crate::health::server::BGP;
 use crate::logging::LogLevel;
@@ -38,12 +44,18 @@ use crate::metrics::bgp as bgp_metrics;
 pub(crate) const DATASTORE: &str = "Datastore";
 pub(crate) const DATAPLANE: &str = "Dataplane";
 pub(crate) const LOOP: &str = "AgentLoop";
+pub(crate) const IPAM: &str = "AddressManagement";
 
 /// The loop reports at least this often, or counts as dead.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(90);
 
+/// Pause between looks at the parts that do not report by themselves.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Ticks from one look at the sessions to the next.
+const TICKS_PER_LOOK: u32 = 4;
+
 /// What the loop is built from.
-#[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) name: String,
     pub(crate) environment: Environment,
@@ -59,15 +71,17 @@ pub(crate) struct Parts {
     /// What the last process left.
     pub(crate) carried: Option<Carried>,
     pub(crate) restart_file: PathBuf,
-    /// Blocks with an affinity to this node; `None` until they have been listed.
-    pub(crate) blocks: watch::Receiver<Option<Vec<HeldBlock>>>,
+    pub(crate) ipam: Ipam,
+    /// Blocks of this node, valid once `ipam` is in sync.
+    pub(crate) blocks: watch::Receiver<Vec<margay_ipam::OwnBlock>>,
     /// Addresses of wired pods.
     pub(crate) pod_addresses: watch::Receiver<Vec<IpAddr>>,
+    /// What the CNI server is told.
+    pub(crate) node_state: watch::Sender<NodeState>,
     pub(crate) mtu: u32,
 }
 
 /// The loop's state.
-#[derive(Debug)]
 pub(crate) struct Core {
     parts: Parts,
     cluster: Cluster,
@@ -85,6 +99,8 @@ pub(crate) struct Core {
     before: BTreeSet<IpAddr>,
     carried: Carried,
     ipv6: bool,
+    ticks: u32,
+    blocks_known: bool,
 }
 
 impl Core {
@@ -92,7 +108,12 @@ impl Core {
     pub(crate) fn new(parts: Parts) -> Self {
         let (sender, updates) = mpsc::channel(1024);
         let (recovery_sender, recovery_events) = mpsc::channel(256);
-        let watches = Watches::start(&parts.client, &parts.name, &parts.environment.namespace, sender);
+        let watches = Watches::start(
+            &parts.client,
+            &parts.name,
+            &parts.environment.namespace,
+            sender,
+        );
         let carried = parts.carried.clone().unwrap_or_default();
         Core {
             cluster: Cluster::new(&parts.name),
@@ -109,6 +130,8 @@ impl Core {
             pools: Vec::new(),
             before: carried.established.clone(),
             carried,
+            ticks: 0,
+            blocks_known: false,
             ipv6: std::path::Path::new("/proc/sys/net/ipv6").exists(),
             parts,
         }
@@ -116,13 +139,13 @@ impl Core {
 
     /// Runs until `stop` is set, then closes the sessions quietly and writes the restart state. The kernel stays as it
     /// is.
-    pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
-        let mut tick = tokio::time::interval(Duration::from_secs(1));
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut troubles = self.parts.dataplane.problems();
         loop {
             tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => break,
+                () = stop.cancelled() => break,
                 Some(update) = self.updates.recv() => {
                     self.take(update);
                     while let Ok(update) = self.updates.try_recv() {
@@ -148,7 +171,11 @@ impl Core {
         let was_synced = self.cluster.is_synced();
         self.dirty.merge(self.cluster.apply(update));
         if !was_synced && self.cluster.is_synced() {
-            tracing::info!(nodes = self.cluster.nodes().len(), pools = self.cluster.pools().len(), "cluster state is complete");
+            tracing::info!(
+                nodes = self.cluster.nodes().len(),
+                pools = self.cluster.pools().len(),
+                "cluster state is complete"
+            );
             self.dirty = Dirty::ALL;
         }
     }
@@ -191,7 +218,12 @@ impl Core {
         let objects = self.cluster.felix();
         self.parts.dataplane.configure(settings::dataplane(objects));
         let severity = settings::log_severity(objects);
-        let severity = severity.or_else(|| self.cluster.configurations().0.log_severity(&self.parts.name));
+        let severity = severity.or_else(|| {
+            self.cluster
+                .configurations()
+                .0
+                .log_severity(&self.parts.name)
+        });
         self.parts.level.configure(severity.as_deref());
         let address = settings::metrics_address(&self.parts.environment, self.cluster.felix());
         self.parts.metrics.serve(address).await;
@@ -199,7 +231,9 @@ impl Core {
 
     fn apply_pools(&mut self) {
         let (used, problems) = pools::used_pools(self.cluster.pools());
-        self.parts.dataplane.set_pools(used.iter().map(|pool| pool.view.clone()).collect());
+        self.parts
+            .dataplane
+            .set_pools(used.iter().map(|pool| pool.view.clone()).collect());
         self.parts.dataplane.in_sync(Source::Pools);
         self.pools = used;
         self.report_problems("pools", problems.into_iter().map(Problem::from).collect());
@@ -218,16 +252,23 @@ impl Core {
         });
         let mut problems: Vec<Problem> = plan.problems.iter().cloned().map(Problem::from).collect();
         problems.extend(ignored.into_iter().map(|name| Problem {
-            message: format!("has no effect: a BGPConfiguration is named default or node.NODENAME, not {name}"),
+            message: format!(
+                "has no effect: a BGPConfiguration is named default or node.NODENAME, not {name}"
+            ),
             kind: "BGPConfiguration".into(),
             name,
             reason: "ConfigInvalid".into(),
             field: "metadata.name".into(),
         }));
-        self.watches.follow_secrets(plan.secrets.iter().map(|secret| secret.name.as_str()));
+        self.watches
+            .follow_secrets(plan.secrets.iter().map(|secret| secret.name.as_str()));
         let own = self.own_addresses();
         self.parts.dataplane.set_local_node(LocalNode {
-            addresses: [own.v4, own.v6].into_iter().flatten().map(|address| address.net).collect(),
+            addresses: [own.v4, own.v6]
+                .into_iter()
+                .flatten()
+                .map(|address| address.net)
+                .collect(),
             ..LocalNode::default()
         });
         if self.parts.environment.backend == Backend::Bgp {
@@ -237,7 +278,8 @@ impl Core {
             let (peers, refused) = self.peers(&plan);
             problems.extend(refused);
             if peers.is_empty() && self.cluster.nodes().len() > 1 {
-                let message = "this node has no BGP session: the mesh is off and no BGPPeer applies";
+                let message =
+                    "this node has no BGP session: the mesh is off and no BGPPeer applies";
                 problems.push(self.node_problem("BGPNoSessions", message.into()));
             }
             if let Err(error) = self.speaker.set_peers(peers).await {
@@ -255,21 +297,29 @@ impl Core {
 
     /// Peers of a plan with the export policy of now.
     fn peers(&self, plan: &SessionPlan) -> (Vec<margay_bgp::PeerConfig>, Vec<Problem>) {
-        let blocks = self.parts.blocks.borrow().clone().unwrap_or_default();
-        let confirmed = origin::confirmed(&blocks);
-        let (peers, problems) =
-            peer_config::peer_configs(plan, |family| export::policy(family, &self.pools, &confirmed));
+        let confirmed = origin::confirmed(&self.blocks());
+        let (peers, problems) = peer_config::peer_configs(plan, |family| {
+            export::policy(family, &self.pools, &confirmed)
+        });
         (peers, problems.into_iter().map(Problem::from).collect())
     }
 
     async fn run_speaker(&mut self, plan: &SessionPlan, own: &Networks) -> anyhow::Result<()> {
-        let forwarding = self.parts.carried.as_ref().is_some_and(|carried| carried.forwarding);
+        let forwarding = self
+            .parts
+            .carried
+            .as_ref()
+            .is_some_and(|carried| carried.forwarding);
         let config = SpeakerConfig {
             cluster_id: plan.cluster_id,
             listen: peer_config::listen_addresses(plan, own, self.ipv6),
             restart: RestartState {
                 restarted: self.parts.carried.is_some(),
-                preserved: if forwarding { Families::BOTH } else { Families::NONE },
+                preserved: if forwarding {
+                    Families::BOTH
+                } else {
+                    Families::NONE
+                },
             },
             ..SpeakerConfig::new(plan.router_id)
         };
@@ -282,14 +332,18 @@ impl Core {
 
     /// Blocks or pod addresses changed: kernel blackholes, originated routes, export rules.
     async fn routes_changed(&mut self) {
-        let blocks = self.parts.blocks.borrow_and_update().clone();
-        if let Some(blocks) = &blocks {
-            let own = origin::routed(blocks)
+        self.parts.blocks.mark_unchanged();
+        if self.parts.ipam.is_synced() {
+            let own = origin::routed(&self.blocks())
                 .into_iter()
-                .map(|cidr| OwnBlock { cidr, provenance: Provenance::cluster("IPAMBlock", &cidr.to_string()) })
+                .map(|cidr| OwnBlock {
+                    cidr,
+                    provenance: Provenance::cluster("IPAMBlock", &block_name(&cidr)),
+                })
                 .collect();
             self.parts.dataplane.set_own_blocks(own);
             self.parts.dataplane.in_sync(Source::OwnBlocks);
+            self.blocks_known = true;
         }
         self.originate().await;
         if let Some(plan) = self.plan.clone() {
@@ -301,12 +355,29 @@ impl Core {
     }
 
     async fn originate(&mut self) {
-        let blocks = self.parts.blocks.borrow().clone().unwrap_or_default();
+        if !self.parts.ipam.is_synced() {
+            // The first list ends this side of a restart (RFC 4724): it has to be complete.
+            return;
+        }
         let pods: Vec<IpAddr> = self.parts.pod_addresses.borrow_and_update().clone();
-        let routes = origin::local_routes(&blocks, pods.into_iter().map(|address| (address, false)));
+        let routes = origin::local_routes(
+            &self.blocks(),
+            pods.into_iter().map(|address| (address, false)),
+        );
         if let Err(error) = self.speaker.set_local_routes(routes).await {
             tracing::error!(error = format!("{error:#}"), "local routes not applied");
         }
+    }
+
+    fn blocks(&self) -> Vec<HeldBlock> {
+        let blocks = self.parts.blocks.borrow();
+        blocks
+            .iter()
+            .map(|block| HeldBlock {
+                cidr: block.cidr,
+                state: BlockState::Confirmed,
+            })
+            .collect()
     }
 
     fn recover(&mut self, event: RecoveryEvent) {
@@ -327,14 +398,79 @@ impl Core {
         }
     }
 
-    /// Once a second: judge the sessions, refresh health, metrics and reports.
+    /// Judges readiness for pods on every tick while it is missing, and everything once a second.
     async fn tick(&mut self) {
         self.parts.health.report(LOOP, Ok(()));
+        self.ticks = self.ticks.wrapping_add(1);
+        let due = self.ticks.is_multiple_of(TICKS_PER_LOOK);
+        if !self.blocks_known && self.parts.ipam.is_synced() {
+            self.routes_changed().await;
+        }
+        if due || self.parts.node_state.borrow().not_ready.is_some() {
+            self.judge_pod_readiness().await;
+        }
+        if due {
+            self.look().await;
+        }
+    }
+
+    /// Tells the CNI server whether pods may be added.
+    async fn judge_pod_readiness(&mut self) {
+        let dataplane = self.dataplane_readiness().await;
+        // A lock of the datastore keeps pods from being added, but says nothing about the node's health.
+        let (mut healthy, mut unlocked) = (
+            dataplane
+                .clone()
+                .map_err(|cause| format!("the kernel is {cause}")),
+            Ok(()),
+        );
+        match self.parts.ipam.check() {
+            Ok(()) => {}
+            Err(error) if error.kind == AssignErrorKind::Locked => unlocked = Err(error.message),
+            Err(error) => healthy = Err(error.message),
+        }
+        if !self.cluster.is_synced() {
+            let missing = self.cluster.unsynced().join(", ");
+            healthy = Err(format!(
+                "the agent has not read {missing} from the API server yet"
+            ));
+        }
+        self.parts
+            .health
+            .report(IPAM, healthy.clone().and(unlocked.clone()));
+        let has_pool = |v4: bool| {
+            self.pools
+                .iter()
+                .any(|pool| pool.view.workload && pool.view.cidr.addr().is_ipv4() == v4)
+        };
+        let state = NodeState {
+            not_ready: healthy.clone().and(unlocked).err(),
+            unhealthy: healthy.err(),
+            mtu: Some(self.parts.mtu),
+            has_v4_pool: has_pool(true),
+            has_v6_pool: has_pool(false),
+        };
+        self.parts.health.report(DATAPLANE, dataplane);
+        self.parts.node_state.send_if_modified(|last| {
+            let changed = *last != state;
+            *last = state;
+            changed
+        });
+    }
+
+    /// Judges the sessions, refreshes health, metrics and reports.
+    async fn look(&mut self) {
         let unsynced = self.cluster.unsynced();
         if unsynced.is_empty() {
             self.parts.health.report(DATASTORE, Ok(()));
         } else {
-            self.parts.health.report(DATASTORE, Err(format!("waiting for the API server to list {}", unsynced.join(", "))));
+            self.parts.health.report(
+                DATASTORE,
+                Err(format!(
+                    "waiting for the API server to list {}",
+                    unsynced.join(", ")
+                )),
+            );
         }
         self.sweep_if_recovered();
         let peers = self.speaker.peers().await;
@@ -346,13 +482,17 @@ impl Core {
                 }
                 false => {
                     tracing::warn!("{}", transition.message);
-                    Notice::warning("Node", &self.parts.name, "BGPSessionDown", transition.message)
+                    Notice::warning(
+                        "Node",
+                        &self.parts.name,
+                        "BGPSessionDown",
+                        transition.message,
+                    )
                 }
             };
             self.parts.events.send(notice);
         }
         self.parts.health.report(BGP, self.bgp_readiness(&peers));
-        self.parts.health.report(DATAPLANE, self.dataplane_readiness().await);
         bgp_metrics::record(&peers, self.plan.as_deref());
         self.remember_peers(established(&peers)).await;
         self.publish_report().await;
@@ -377,7 +517,10 @@ impl Core {
                     .filter(|source| !status.in_sync.contains(source))
                     .map(|source| format!("{source:?}"))
                     .collect();
-                Err(format!("not programmed yet; waiting for {}", missing.join(", ")))
+                Err(format!(
+                    "not programmed yet; waiting for {}",
+                    missing.join(", ")
+                ))
             }
             Err(error) => Err(error.to_string()),
         }
@@ -410,7 +553,11 @@ impl Core {
     }
 
     fn own_addresses(&self) -> Networks {
-        self.cluster.nodes().get(&self.parts.name).map(|node: &BgpNode| node.addresses).unwrap_or_default()
+        self.cluster
+            .nodes()
+            .get(&self.parts.name)
+            .map(|node: &BgpNode| node.addresses)
+            .unwrap_or_default()
     }
 
     fn publish_facts(&self) {
@@ -420,7 +567,6 @@ impl Core {
             node_exists: self.cluster.own_node().is_some(),
             pods: self.cluster.pods().clone(),
             namespaces: self.cluster.namespaces().clone(),
-            mtu: self.parts.mtu,
         };
         self.parts.facts.send_replace(Arc::new(facts));
     }
@@ -442,7 +588,10 @@ impl Core {
         let problems = found
             .into_iter()
             .map(|problem| {
-                let (kind, name) = problem.subject.split_once('/').unwrap_or(("Node", &self.parts.name));
+                let (kind, name) = problem
+                    .subject
+                    .split_once('/')
+                    .unwrap_or(("Node", &self.parts.name));
                 Problem {
                     kind: kind.to_owned(),
                     name: name.to_owned(),
@@ -469,22 +618,40 @@ impl Core {
     fn report_problems(&mut self, part: &'static str, problems: Vec<Problem>) {
         for fresh in self.problems.replace(part, Timestamp::now(), problems) {
             tracing::warn!(
-                kind = fresh.kind, name = fresh.name, reason = fresh.reason, field = fresh.field, "{}", fresh.message
+                kind = fresh.kind,
+                name = fresh.name,
+                reason = fresh.reason,
+                field = fresh.field,
+                "{}",
+                fresh.message
             );
             let message = match fresh.field.is_empty() {
                 true => fresh.message,
                 false => format!("{}: {}", fresh.field, fresh.message),
             };
-            self.parts.events.send(Notice::warning(&fresh.kind, &fresh.name, &fresh.reason, message));
+            self.parts.events.send(Notice::warning(
+                &fresh.kind,
+                &fresh.name,
+                &fresh.reason,
+                message,
+            ));
         }
         bgp_metrics::record_problems(&self.problems.counts());
-        self.parts.view.problems.store(Arc::new(self.problems.list()));
+        self.parts
+            .view
+            .problems
+            .store(Arc::new(self.problems.list()));
     }
 }
 
 /// Address re-detection, for the life of the agent: a changed address is written to the Node, from where it comes back
 /// through the watch like any other change. Three failures in a row are needed before an address counts as lost.
-pub(crate) async fn redetect(client: Client, name: String, environment: Environment, events: Events) {
+pub(crate) async fn redetect(
+    client: Client,
+    name: String,
+    environment: Environment,
+    events: Events,
+) {
     let mut failures = 0;
     loop {
         tokio::time::sleep(environment.poll_interval).await;
@@ -496,9 +663,18 @@ pub(crate) async fn redetect(client: Client, name: String, environment: Environm
             Ok(_) => failures = 0,
             Err(error) => {
                 failures += 1;
-                tracing::warn!(error = format!("{error:#}"), failures, "address detection failed");
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    failures,
+                    "address detection failed"
+                );
                 if failures == 3 {
-                    events.send(Notice::warning("Node", &name, "NodeAddressLost", format!("{error:#}")));
+                    events.send(Notice::warning(
+                        "Node",
+                        &name,
+                        "NodeAddressLost",
+                        format!("{error:#}"),
+                    ));
                 }
             }
         }

@@ -27,16 +27,29 @@ pub(crate) fn wanted(environment: &Environment, around: &Surroundings) -> Vec<Va
         return Vec::new();
     }
     let has = |v4: bool| around.pools.iter().any(|net| net.addr().is_ipv4() == v4);
-    let subnet = |v4: bool| around.pod_subnets.iter().copied().find(|net| net.addr().is_ipv4() == v4);
+    let subnet = |v4: bool| {
+        around
+            .pod_subnets
+            .iter()
+            .copied()
+            .find(|net| net.addr().is_ipv4() == v4)
+    };
     let mut pools = Vec::new();
     if !has(true) && !environment.pool4.never {
-        let cidr = environment.pool4.cidr.or_else(|| subnet(true)).unwrap_or_else(|| free_private_range(&around.host));
+        let cidr = environment
+            .pool4
+            .cidr
+            .or_else(|| subnet(true))
+            .unwrap_or_else(|| free_private_range(&around.host));
         pools.push(manifest("default-ipv4-ippool", cidr, &environment.pool4));
     }
     let wants_v6 = environment.wants_ipv6_pool || subnet(false).is_some();
     if wants_v6 && !has(false) && !environment.pool6.never {
-        let cidr =
-            environment.pool6.cidr.or_else(|| subnet(false)).unwrap_or_else(|| unique_local_prefix(around.random));
+        let cidr = environment
+            .pool6
+            .cidr
+            .or_else(|| subnet(false))
+            .unwrap_or_else(|| unique_local_prefix(around.random));
         pools.push(manifest("default-ipv6-ippool", cidr, &environment.pool6));
     }
     pools
@@ -47,7 +60,10 @@ fn free_private_range(host: &[IpAddr]) -> IpNet {
     let range = |a: u8, b: u8| IpNet::new_assert(IpAddr::from([a, b, 0, 0]), 16);
     let free = |net: &IpNet| !host.iter().any(|ip| net.contains(ip));
     let first = range(192, 168);
-    std::iter::once(first).chain((16..32).map(|b| range(172, b))).find(free).unwrap_or(first)
+    std::iter::once(first)
+        .chain((16..32).map(|b| range(172, b)))
+        .find(free)
+        .unwrap_or(first)
 }
 
 /// fd00::/8 with 40 random bits (RFC 4193 section 3.1).
@@ -79,7 +95,10 @@ fn manifest(name: &str, cidr: IpNet, settings: &PoolSettings) -> Value {
 
 /// CIDRs of the pools that exist; an unreadable one still counts for its family when that can be told.
 pub(crate) fn cidrs(pools: &[IPPool]) -> Vec<IpNet> {
-    pools.iter().filter_map(|pool| pool.spec.cidr.to_string().parse().ok()).collect()
+    pools
+        .iter()
+        .filter_map(|pool| pool.spec.cidr.to_string().parse().ok())
+        .collect()
 }
 
 /// `podSubnet` out of kubeadm's ClusterConfiguration text.
@@ -101,34 +120,62 @@ mod tests {
     use super::*;
 
     fn environment(pairs: &'static [(&'static str, &'static str)]) -> Environment {
-        let lookup = |name: &str| pairs.iter().find(|(k, _)| *k == name).map(|(_, v)| (*v).to_owned());
+        let lookup = |name: &str| {
+            pairs
+                .iter()
+                .find(|(k, _)| *k == name)
+                .map(|(_, v)| (*v).to_owned())
+        };
         Environment::read(&lookup).expect("valid")
     }
 
-    fn created(pairs: &'static [(&'static str, &'static str)], around: &Surroundings) -> Vec<String> {
+    fn created(
+        pairs: &'static [(&'static str, &'static str)],
+        around: &Surroundings,
+    ) -> Vec<String> {
         wanted(&environment(pairs), around)
             .iter()
-            .map(|pool| format!("{} {}", pool["metadata"]["name"], pool["spec"]["cidr"]).replace('"', ""))
+            .map(|pool| {
+                format!("{} {}", pool["metadata"]["name"], pool["spec"]["cidr"]).replace('"', "")
+            })
             .collect()
     }
 
     #[test]
     fn a_new_cluster_gets_an_ipv4_pool_away_from_the_hosts_own_addresses() {
         let mut around = Surroundings::default();
-        assert_eq!(created(&[], &around), ["default-ipv4-ippool 192.168.0.0/16"]);
-        around.host = vec!["192.168.1.5".parse().expect("ip"), "172.16.0.1".parse().expect("ip")];
+        assert_eq!(
+            created(&[], &around),
+            ["default-ipv4-ippool 192.168.0.0/16"]
+        );
+        around.host = vec![
+            "192.168.1.5".parse().expect("ip"),
+            "172.16.0.1".parse().expect("ip"),
+        ];
         assert_eq!(created(&[], &around), ["default-ipv4-ippool 172.17.0.0/16"]);
     }
 
     #[test]
     fn an_ipv6_pool_is_made_only_when_asked_for() {
-        let around = Surroundings { random: [1, 2, 3, 4, 5], ..Surroundings::default() };
+        let around = Surroundings {
+            random: [1, 2, 3, 4, 5],
+            ..Surroundings::default()
+        };
         assert_eq!(
             created(&[("IP6", "autodetect")], &around),
-            ["default-ipv4-ippool 192.168.0.0/16", "default-ipv6-ippool fd01:203:405::/48"]
+            [
+                "default-ipv4-ippool 192.168.0.0/16",
+                "default-ipv6-ippool fd01:203:405::/48"
+            ]
         );
         assert_eq!(
-            created(&[("CALICO_IPV4POOL_CIDR", "none"), ("CALICO_IPV6POOL_CIDR", "fd10::/64")], &around),
+            created(
+                &[
+                    ("CALICO_IPV4POOL_CIDR", "none"),
+                    ("CALICO_IPV6POOL_CIDR", "fd10::/64")
+                ],
+                &around
+            ),
             ["default-ipv6-ippool fd10::/64"]
         );
         assert_eq!(created(&[("IP6", "none")], &around).len(), 1);
@@ -136,18 +183,28 @@ mod tests {
 
     #[test]
     fn a_family_that_has_a_pool_gets_none() {
-        let around = Surroundings { pools: vec!["10.0.0.0/16".parse().expect("net")], ..Surroundings::default() };
+        let around = Surroundings {
+            pools: vec!["10.0.0.0/16".parse().expect("net")],
+            ..Surroundings::default()
+        };
         assert!(created(&[("CALICO_IPV4POOL_CIDR", "10.244.0.0/16")], &around).is_empty());
         assert!(created(&[("NO_DEFAULT_POOLS", "true")], &Surroundings::default()).is_empty());
     }
 
     #[test]
     fn kubeadm_subnets_are_used_and_spaces_tolerated() {
-        let text = "networking:\n  dnsDomain: cluster.local\n  podSubnet: 10.244.0.0/16, fd00:1::/56\n";
-        let around = Surroundings { pod_subnets: pod_subnets([text].iter()), ..Surroundings::default() };
+        let text =
+            "networking:\n  dnsDomain: cluster.local\n  podSubnet: 10.244.0.0/16, fd00:1::/56\n";
+        let around = Surroundings {
+            pod_subnets: pod_subnets([text].iter()),
+            ..Surroundings::default()
+        };
         assert_eq!(
             created(&[], &around),
-            ["default-ipv4-ippool 10.244.0.0/16", "default-ipv6-ippool fd00:1::/56"]
+            [
+                "default-ipv4-ippool 10.244.0.0/16",
+                "default-ipv6-ippool fd00:1::/56"
+            ]
         );
     }
 

@@ -101,14 +101,23 @@ impl Environment {
     /// The first variable whose value makes no sense. A wrong value at start stops the agent, so that a roll-out stops
     /// at the first node.
     pub(crate) fn read(lookup: Lookup<'_>) -> Result<Self, InvalidVariable> {
-        let get = |name: &str| lookup(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-        let default_pools = !get("NO_DEFAULT_POOLS").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        let get = |name: &str| {
+            lookup(name)
+                .map(|value| value.trim().to_owned())
+                .filter(|value| !value.is_empty())
+        };
+        let default_pools =
+            !get("NO_DEFAULT_POOLS").is_some_and(|value| value.eq_ignore_ascii_case("true"));
         let pool4 = pool(&get, true)?;
         let pool6 = pool(&get, false)?;
         if !default_pools {
             for name in ["CALICO_IPV4POOL_CIDR", "CALICO_IPV6POOL_CIDR"] {
                 if let Some(value) = get(name) {
-                    return Err(invalid(name, value, "must not be set together with NO_DEFAULT_POOLS=true"));
+                    return Err(invalid(
+                        name,
+                        value,
+                        "must not be set together with NO_DEFAULT_POOLS=true",
+                    ));
                 }
             }
         }
@@ -116,7 +125,9 @@ impl Environment {
         let wants_ipv6_pool = get("CALICO_IPV6POOL_CIDR").is_some() || ip6 != AddressSource::Stored;
         Ok(Environment {
             node_name: get("NODENAME"),
-            nodename_file: get("CALICO_NODENAME_FILE").unwrap_or_else(|| "/var/lib/calico/nodename".into()).into(),
+            nodename_file: get("CALICO_NODENAME_FILE")
+                .unwrap_or_else(|| "/var/lib/calico/nodename".into())
+                .into(),
             shutdown_timestamp_file: get("CALICO_SHUTDOWN_TIMESTAMP_FILE")
                 .unwrap_or_else(|| "/var/lib/calico/shutdownTS".into())
                 .into(),
@@ -147,7 +158,9 @@ impl Environment {
             metrics_enabled: get("FELIX_PROMETHEUSMETRICSENABLED").map(|value| truth(&value)),
             metrics_host: get("FELIX_PROMETHEUSMETRICSHOST"),
             metrics_port: port(&get, "FELIX_PROMETHEUSMETRICSPORT")?,
-            log_level: get("MARGAY_LOG").or_else(|| get("FELIX_LOGSEVERITYSCREEN")).or_else(|| get("BGP_LOGSEVERITYSCREEN")),
+            log_level: get("MARGAY_LOG")
+                .or_else(|| get("FELIX_LOGSEVERITYSCREEN"))
+                .or_else(|| get("BGP_LOGSEVERITYSCREEN")),
             manage_cni: get("CALICO_MANAGE_CNI").is_none_or(|value| truth(&value)),
             wait_for_datastore: get("WAIT_FOR_DATASTORE").as_deref() == Some("true"),
         })
@@ -157,7 +170,11 @@ impl Environment {
 type Get<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 fn invalid(name: &'static str, value: String, message: impl Into<String>) -> InvalidVariable {
-    InvalidVariable { name, value, message: message.into() }
+    InvalidVariable {
+        name,
+        value,
+        message: message.into(),
+    }
 }
 
 /// `false`, `0`, `no`, `n`, `f` in any case are false, everything else is true.
@@ -167,18 +184,31 @@ fn truth(text: &str) -> bool {
 
 fn address(get: Get<'_>, name: &'static str, v4: bool) -> Result<AddressSource, InvalidVariable> {
     let Some(text) = get(name) else {
-        return Ok(if v4 { AddressSource::DetectIfAbsent } else { AddressSource::Stored });
+        return Ok(if v4 {
+            AddressSource::DetectIfAbsent
+        } else {
+            AddressSource::Stored
+        });
     };
     let family = if v4 { "IPv4" } else { "IPv6" };
     let source = match text.as_str() {
         "autodetect" => return Ok(AddressSource::Detect),
         "none" => return Ok(AddressSource::Stored),
-        _ => text.parse::<IpNet>().map(AddressSource::LiteralNet).or_else(|_| text.parse().map(AddressSource::Literal)),
+        _ => text
+            .parse::<IpNet>()
+            .map(AddressSource::LiteralNet)
+            .or_else(|_| text.parse().map(AddressSource::Literal)),
     };
     match source {
-        Ok(AddressSource::LiteralNet(net)) if net.addr().is_ipv4() == v4 => Ok(AddressSource::LiteralNet(net)),
+        Ok(AddressSource::LiteralNet(net)) if net.addr().is_ipv4() == v4 => {
+            Ok(AddressSource::LiteralNet(net))
+        }
         Ok(AddressSource::Literal(ip)) if ip.is_ipv4() == v4 => Ok(AddressSource::Literal(ip)),
-        _ => Err(invalid(name, text, format!("is not an {family} address, `autodetect` or `none`"))),
+        _ => Err(invalid(
+            name,
+            text,
+            format!("is not an {family} address, `autodetect` or `none`"),
+        )),
     }
 }
 
@@ -188,7 +218,9 @@ fn method(get: Get<'_>, name: &'static str) -> Result<Method, InvalidVariable> {
 }
 
 fn as_number(get: Get<'_>) -> Result<Option<u32>, InvalidVariable> {
-    let Some(text) = get("AS") else { return Ok(None) };
+    let Some(text) = get("AS") else {
+        return Ok(None);
+    };
     match margay_felix::calc::sessions::parse_as(&text) {
         Some(number) if number != 0 => Ok(Some(number)),
         _ => Err(invalid("AS", text, "is not an AS number")),
@@ -197,17 +229,27 @@ fn as_number(get: Get<'_>) -> Result<Option<u32>, InvalidVariable> {
 
 fn router_id(get: Get<'_>) -> Result<String, InvalidVariable> {
     let text = get("CALICO_ROUTER_ID").unwrap_or_default();
-    let literal = text.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| !ip.is_unspecified());
+    let literal = text
+        .parse::<std::net::Ipv4Addr>()
+        .is_ok_and(|ip| !ip.is_unspecified());
     if text.is_empty() || text == "hash" || literal {
         Ok(text)
     } else {
-        Err(invalid("CALICO_ROUTER_ID", text, "is neither `hash` nor an IPv4 address other than 0.0.0.0"))
+        Err(invalid(
+            "CALICO_ROUTER_ID",
+            text,
+            "is neither `hash` nor an IPv4 address other than 0.0.0.0",
+        ))
     }
 }
 
 fn port(get: Get<'_>, name: &'static str) -> Result<Option<u16>, InvalidVariable> {
-    let Some(text) = get(name) else { return Ok(None) };
-    text.parse().map(Some).map_err(|_| invalid(name, text, "is not a port"))
+    let Some(text) = get(name) else {
+        return Ok(None);
+    };
+    text.parse()
+        .map(Some)
+        .map_err(|_| invalid(name, text, "is not a port"))
 }
 
 fn pool(get: Get<'_>, v4: bool) -> Result<PoolSettings, InvalidVariable> {
@@ -234,9 +276,16 @@ fn pool(get: Get<'_>, v4: bool) -> Result<PoolSettings, InvalidVariable> {
             }
         },
     };
-    let ipip = if v4 { encapsulation(get, "CALICO_IPV4POOL_IPIP")? } else { "Never" };
+    let ipip = if v4 {
+        encapsulation(get, "CALICO_IPV4POOL_IPIP")?
+    } else {
+        "Never"
+    };
     let vxlan = encapsulation(get, name("CALICO_IPV4POOL_VXLAN", "CALICO_IPV6POOL_VXLAN"))?;
-    let selector_name = name("CALICO_IPV4POOL_NODE_SELECTOR", "CALICO_IPV6POOL_NODE_SELECTOR");
+    let selector_name = name(
+        "CALICO_IPV4POOL_NODE_SELECTOR",
+        "CALICO_IPV6POOL_NODE_SELECTOR",
+    );
     let node_selector = get(selector_name).unwrap_or_else(|| "all()".into());
     if let Err(error) = Selector::parse(&node_selector) {
         return Err(invalid(selector_name, node_selector, error.to_string()));
@@ -247,10 +296,16 @@ fn pool(get: Get<'_>, v4: bool) -> Result<PoolSettings, InvalidVariable> {
         block_size,
         ipip,
         vxlan,
-        nat_outgoing: get(name("CALICO_IPV4POOL_NAT_OUTGOING", "CALICO_IPV6POOL_NAT_OUTGOING"))
-            .map_or(v4, |text| truth(&text)),
-        disable_bgp_export: get(name("CALICO_IPV4POOL_DISABLE_BGP_EXPORT", "CALICO_IPV6POOL_DISABLE_BGP_EXPORT"))
-            .is_some_and(|text| truth(&text)),
+        nat_outgoing: get(name(
+            "CALICO_IPV4POOL_NAT_OUTGOING",
+            "CALICO_IPV6POOL_NAT_OUTGOING",
+        ))
+        .map_or(v4, |text| truth(&text)),
+        disable_bgp_export: get(name(
+            "CALICO_IPV4POOL_DISABLE_BGP_EXPORT",
+            "CALICO_IPV6POOL_DISABLE_BGP_EXPORT",
+        ))
+        .is_some_and(|text| truth(&text)),
         node_selector,
     })
 }
@@ -270,8 +325,16 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Result<Environment, InvalidVariable> {
-        let pairs: Vec<(String, String)> = pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-        Environment::read(&move |name| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone()))
+        let pairs: Vec<(String, String)> = pairs
+            .iter()
+            .map(|(k, v)| ((*k).into(), (*v).into()))
+            .collect();
+        Environment::read(&move |name| {
+            pairs
+                .iter()
+                .find(|(key, _)| key == name)
+                .map(|(_, value)| value.clone())
+        })
     }
 
     #[test]
@@ -292,8 +355,14 @@ mod tests {
         for (text, expected) in [
             ("autodetect", AddressSource::Detect),
             ("none", AddressSource::Stored),
-            ("10.0.0.1", AddressSource::Literal("10.0.0.1".parse().expect("ip"))),
-            ("10.0.0.1/24", AddressSource::LiteralNet("10.0.0.1/24".parse().expect("net"))),
+            (
+                "10.0.0.1",
+                AddressSource::Literal("10.0.0.1".parse().expect("ip")),
+            ),
+            (
+                "10.0.0.1/24",
+                AddressSource::LiteralNet("10.0.0.1/24".parse().expect("net")),
+            ),
         ] {
             assert_eq!(read(&[("IP", text)]).expect(text).ip, expected);
         }
@@ -324,12 +393,24 @@ mod tests {
     #[test]
     fn no_default_pools_excludes_a_pool_cidr() {
         assert!(read(&[("NO_DEFAULT_POOLS", "TRUE")]).is_ok());
-        assert!(read(&[("NO_DEFAULT_POOLS", "true"), ("CALICO_IPV4POOL_CIDR", "10.0.0.0/16")]).is_err());
+        assert!(
+            read(&[
+                ("NO_DEFAULT_POOLS", "true"),
+                ("CALICO_IPV4POOL_CIDR", "10.0.0.0/16")
+            ])
+            .is_err()
+        );
     }
 
     #[test]
     fn booleans_follow_the_words_people_use() {
-        for (text, expected) in [("false", false), ("0", false), ("No", false), ("true", true), ("1", true)] {
+        for (text, expected) in [
+            ("false", false),
+            ("0", false),
+            ("No", false),
+            ("true", true),
+            ("1", true),
+        ] {
             let env = read(&[("CALICO_IPV4POOL_NAT_OUTGOING", text)]).expect(text);
             assert_eq!(env.pool4.nat_outgoing, expected, "{text}");
         }

@@ -26,7 +26,11 @@ impl Notice {
             warning: true,
             reason: reason.to_owned(),
             message,
-            api_version: if kind == "Node" { "v1" } else { "projectcalico.org/v3" },
+            api_version: if kind == "Node" {
+                "v1"
+            } else {
+                "projectcalico.org/v3"
+            },
             kind: kind.to_owned(),
             name: name.to_owned(),
         }
@@ -34,7 +38,10 @@ impl Notice {
 
     /// A normal Event on the Node.
     pub(crate) fn normal(node: &str, reason: &str, message: String) -> Self {
-        Notice { warning: false, ..Notice::warning("Node", node, reason, message) }
+        Notice {
+            warning: false,
+            ..Notice::warning("Node", node, reason, message)
+        }
     }
 }
 
@@ -52,7 +59,10 @@ impl Events {
     /// Starts publishing for `node`.
     pub(crate) fn start(client: Client, node: &str) -> Self {
         let (queue, mut notices) = mpsc::channel::<Notice>(256);
-        let reporter = Reporter { controller: "margay.io/node".into(), instance: Some(format!("margay-{node}")) };
+        let reporter = Reporter {
+            controller: "margay.io/node".into(),
+            instance: Some(format!("margay-{node}")),
+        };
         let recorder = Recorder::new(client, reporter);
         tokio::spawn(async move {
             let mut budget = Budget::default();
@@ -83,7 +93,11 @@ async fn publish(recorder: &Recorder, notice: Notice) {
     // The API server refuses longer notes.
     let note: String = notice.message.chars().take(1000).collect();
     let event = Event {
-        type_: if notice.warning { EventType::Warning } else { EventType::Normal },
+        type_: if notice.warning {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        },
         reason: notice.reason.clone(),
         note: Some(note),
         action: "Apply".into(),
@@ -102,11 +116,17 @@ struct Budget {
 
 impl Budget {
     fn take(&mut self, notice: &Notice, now: Instant) -> bool {
-        let key = (notice.kind.clone(), notice.name.clone(), notice.reason.clone());
+        let key = (
+            notice.kind.clone(),
+            notice.name.clone(),
+            notice.reason.clone(),
+        );
         let (tokens, filled) = self.buckets.entry(key).or_insert((BURST, now));
         let earned = now.saturating_duration_since(*filled).as_secs() / REFILL.as_secs();
         if earned > 0 {
-            *tokens = tokens.saturating_add(u32::try_from(earned).unwrap_or(BURST)).min(BURST);
+            *tokens = tokens
+                .saturating_add(u32::try_from(earned).unwrap_or(BURST))
+                .min(BURST);
             *filled = now;
         }
         let granted = *tokens > 0;

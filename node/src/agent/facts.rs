@@ -19,8 +19,6 @@ pub(crate) struct Facts {
     pub(crate) pods: BTreeMap<String, Arc<Pod>>,
     /// Namespaces by name.
     pub(crate) namespaces: BTreeMap<String, Arc<Namespace>>,
-    /// MTU for pod interfaces.
-    pub(crate) mtu: u32,
 }
 
 impl Facts {

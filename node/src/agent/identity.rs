@@ -9,14 +9,20 @@ use anyhow::{Context, bail};
 ///
 /// # Errors
 /// The file cannot be read, or there is no name at all.
-pub(crate) fn node_name(from_environment: Option<&str>, stored: Option<&str>) -> anyhow::Result<String> {
+pub(crate) fn node_name(
+    from_environment: Option<&str>,
+    stored: Option<&str>,
+) -> anyhow::Result<String> {
     if let Some(name) = from_environment.or(stored) {
         return Ok(name.to_owned());
     }
-    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.trim().is_empty());
+    let host = std::env::var("HOSTNAME")
+        .ok()
+        .filter(|name| !name.trim().is_empty());
     let host = match host {
         Some(name) => name,
-        None => nix::unistd::gethostname().context("cannot read the host name")?.to_string_lossy().into_owned(),
+        None => std::fs::read_to_string("/proc/sys/kernel/hostname")
+            .context("cannot read the host name")?,
     };
     let name = host.trim().to_lowercase();
     if name.is_empty() {
@@ -78,6 +84,9 @@ mod tests {
         let file = directory.path().join("deep/nodename");
         assert_eq!(stored_name(&file).expect("absent"), None);
         store_name(&file, "edge-a\n").expect("written");
-        assert_eq!(stored_name(&file).expect("present").as_deref(), Some("edge-a"));
+        assert_eq!(
+            stored_name(&file).expect("present").as_deref(),
+            Some("edge-a")
+        );
     }
 }

@@ -56,8 +56,14 @@ mod tests {
     #[test]
     fn loopback_is_listed_with_its_network() {
         let interfaces = list().expect("dump");
-        let lo = interfaces.iter().find(|interface| interface.name == "lo").expect("lo");
+        let lo = interfaces
+            .iter()
+            .find(|interface| interface.name == "lo")
+            .expect("lo");
         assert!(lo.index > 0);
-        assert!(lo.addresses.contains(&"127.0.0.1/8".parse().expect("net")), "{lo:?}");
+        assert!(
+            lo.addresses.contains(&"127.0.0.1/8".parse().expect("net")),
+            "{lo:?}"
+        );
     }
 }

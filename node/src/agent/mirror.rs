@@ -15,7 +15,11 @@ pub(crate) struct Mirror<V> {
 
 impl<V> Default for Mirror<V> {
     fn default() -> Self {
-        Mirror { objects: BTreeMap::new(), listing: None, synced: false }
+        Mirror {
+            objects: BTreeMap::new(),
+            listing: None,
+            synced: false,
+        }
     }
 }
 
@@ -88,7 +92,11 @@ mod tests {
 
         apply(&mut mirror, Event::Init);
         apply(&mut mirror, Event::InitApply(("b", 2)));
-        assert_eq!(mirror.get("a"), Some(&1), "the old copy serves until the new one is whole");
+        assert_eq!(
+            mirror.get("a"),
+            Some(&1),
+            "the old copy serves until the new one is whole"
+        );
         assert!(apply(&mut mirror, Event::InitDone));
         assert_eq!(mirror.objects().keys().collect::<Vec<_>>(), ["b"]);
     }
@@ -97,13 +105,19 @@ mod tests {
     fn an_update_without_difference_is_no_change() {
         let mut mirror = Mirror::default();
         apply(&mut mirror, Event::Init);
-        assert!(apply(&mut mirror, Event::InitDone), "an empty list is news the first time");
+        assert!(
+            apply(&mut mirror, Event::InitDone),
+            "an empty list is news the first time"
+        );
         assert!(apply(&mut mirror, Event::Apply(("a", 1))));
         assert!(!apply(&mut mirror, Event::Apply(("a", 1))));
         assert!(apply(&mut mirror, Event::Apply(("a", 2))));
         assert!(apply(&mut mirror, Event::Delete(("a", 2))));
         assert!(!apply(&mut mirror, Event::Delete(("a", 2))));
         apply(&mut mirror, Event::Init);
-        assert!(!apply(&mut mirror, Event::InitDone), "a second equal list is none");
+        assert!(
+            !apply(&mut mirror, Event::InitDone),
+            "a second equal list is none"
+        );
     }
 }

@@ -5,9 +5,11 @@
 //! [`margay_felix::calc`] and the dataplane; this module only carries values between the parts.
 
 pub(crate) mod addresses;
+pub(crate) mod allocator;
 pub(crate) mod autodetect;
 pub(crate) mod bgp_state;
 pub(crate) mod cluster;
+pub(crate) mod cni;
 pub(crate) mod core;
 pub(crate) mod default_pools;
 pub(crate) mod environment;
@@ -18,6 +20,7 @@ pub(crate) mod interfaces;
 pub(crate) mod mirror;
 pub(crate) mod mtu;
 pub(crate) mod paths;
+pub(crate) mod pods;
 pub(crate) mod problems;
 pub(crate) mod report;
 pub(crate) mod restart;
@@ -37,18 +40,24 @@ use kube::Client;
 use margay_crds::admin;
 use margay_felix::kernel::Netns;
 use margay_felix::{Dataplane, DataplaneConfig};
+use margay_ipam::{Ipam, IpamConfig, KubeStore};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 use self::core::{Core, DATAPLANE, DATASTORE, LOOP, Parts, WATCHDOG};
 use self::environment::Environment;
 use self::facts::Facts;
 use crate::admin::{listen, view::View};
+use crate::cni_server::{CniDeps, Conflist, NodeState};
 use crate::health::{Health, server};
 use crate::logging::LogLevel;
 use crate::metrics::Metrics;
 
 /// Level of the Calico API this agent follows.
 pub(crate) const API_LEVEL: &str = "v3.33.0";
+
+/// How long assignments may take to be written at the end.
+const FLUSH: Duration = Duration::from_secs(5);
 
 /// Pause between attempts to reach the API server at start.
 const RETRY: Duration = Duration::from_secs(2);
@@ -57,18 +66,27 @@ const RETRY: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// A start-up step that cannot succeed by waiting; the text says which and what to do.
-pub(crate) async fn run(environment: Environment, level: LogLevel, accept_rename: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    environment: Environment,
+    level: LogLevel,
+    accept_rename: bool,
+) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let (stop, stopping) = tokio::sync::watch::channel(false);
-    let agent = tokio::spawn(Box::pin(serve(environment, level, accept_rename, stopping)));
+    let stop = CancellationToken::new();
+    let agent = tokio::spawn(Box::pin(serve(
+        environment,
+        level,
+        accept_rename,
+        stop.clone(),
+    )));
     tokio::pin!(agent);
     tokio::select! {
         ended = &mut agent => return ended.context("the agent panicked")?,
         _ = terminate.recv() => tracing::info!("SIGTERM: stopping, kernel state stays"),
         _ = interrupt.recv() => tracing::info!("SIGINT: stopping, kernel state stays"),
     }
-    stop.send_replace(true);
+    stop.cancel();
     agent.await.context("the agent panicked")?
 }
 
@@ -76,41 +94,57 @@ async fn serve(
     environment: Environment,
     level: LogLevel,
     accept_rename: bool,
-    mut stopping: tokio::sync::watch::Receiver<bool>,
+    stopping: CancellationToken,
 ) -> anyhow::Result<()> {
     let metrics = Metrics::install()?;
     let health = Health::default();
     health.register(DATASTORE, None);
     health.register(DATAPLANE, None);
     health.register(server::BGP, None);
+    health.register(core::IPAM, None);
+    health.register(cni::PART, None);
     health.register(LOOP, Some(WATCHDOG));
     let probes = SocketAddr::new(
-        environment.health_host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        environment
+            .health_host
+            .parse()
+            .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         environment.health_port,
     );
     listen::on_address(probes, "health probes", server::router(health.clone())).await?;
 
     let stored = identity::stored_name(&environment.nodename_file)?;
     let name = identity::node_name(environment.node_name.as_deref(), stored.as_deref())?;
-    tracing::info!(node = name, version = env!("CARGO_PKG_VERSION"), "agent starting");
+    tracing::info!(
+        node = name,
+        version = env!("CARGO_PKG_VERSION"),
+        "agent starting"
+    );
     let client = Client::try_default()
         .await
         .context("no access to a Kubernetes API: set KUBECONFIG or run with a service account")?;
     let prepared = tokio::select! {
         prepared = prepare(&client, &environment, &name, stored.as_deref(), accept_rename, &health) => prepared?,
-        _ = stopping.wait_for(|stop| *stop) => return Ok(()),
+        () = stopping.cancelled() => return Ok(()),
     };
     identity::store_name(&environment.nodename_file, &name)?;
     tracing::info!(v4 = ?prepared.addresses.v4.map(|a| a.net), v6 = ?prepared.addresses.v6.map(|a| a.net), "addresses settled");
 
     let restart_file = paths::restart_file();
     let carried = restart::RestartState::load(&restart_file);
-    let mut dataplane_config = DataplaneConfig::new(&name, Netns::current().context("cannot open the network namespace")?);
+    let netns = Netns::current().context("cannot open the network namespace")?;
+    let mut dataplane_config = DataplaneConfig::new(&name, netns.clone());
     dataplane_config.drift_log = Some(paths::drift_log());
     if let Some(carried) = &carried {
         dataplane_config.restart_prefixes = carried.outside_pools.iter().copied().collect();
     }
     let dataplane = Dataplane::start(dataplane_config).context("cannot start the dataplane")?;
+
+    let mut ipam_config = IpamConfig::for_node(&name);
+    ipam_config.journal = paths::ipam_journal();
+    let boot_id = ipam_config.boot_id.clone();
+    let ipam = Ipam::start(KubeStore::new(client.clone()), ipam_config)
+        .context("cannot start address management")?;
 
     let view = Arc::new(View {
         node: name.clone(),
@@ -119,19 +153,66 @@ async fn serve(
         dataplane: dataplane.clone(),
         bgp: ArcSwap::default(),
         problems: ArcSwap::default(),
-        ipam: ArcSwap::from_pointee(admin::Ipam { node: name.clone(), ..admin::Ipam::default() }),
+        ipam: ipam.clone(),
         endpoints: ArcSwap::default(),
     });
-    listen::on_socket(&paths::admin_socket(), crate::admin::read_router(Arc::clone(&view)))?;
+    listen::on_socket(
+        &paths::admin_socket(),
+        crate::admin::read_router(Arc::clone(&view)),
+    )?;
     let read_only = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), admin::READ_ONLY_PORT);
-    listen::on_address(read_only, "the admin API", crate::admin::read_router(Arc::clone(&view))).await?;
+    listen::on_address(
+        read_only,
+        "the admin API",
+        crate::admin::read_router(Arc::clone(&view)),
+    )
+    .await?;
 
     let events = events::Events::start(client.clone(), &name);
     let (reports, report_reader) = tokio::sync::watch::channel(report::Snapshot::default());
     tokio::spawn(report::run(client.clone(), name.clone(), report_reader));
-    tokio::spawn(core::redetect(client.clone(), name.clone(), environment.clone(), events.clone()));
+    tokio::spawn(core::redetect(
+        client.clone(),
+        name.clone(),
+        environment.clone(),
+        events.clone(),
+    ));
     let (facts, facts_reader) = tokio::sync::watch::channel(Arc::new(Facts::default()));
-    let mtu = mtu::of_pods(&prepared.addresses);
+    let mtu = mtu::of_pods(&prepared);
+    let (node_state, node_state_reader) = tokio::sync::watch::channel(NodeState {
+        not_ready: Some("the agent is starting".to_owned()),
+        unhealthy: Some("the agent is starting".to_owned()),
+        ..NodeState::default()
+    });
+    let (pod_addresses_sender, pod_addresses) = tokio::sync::watch::channel(Vec::new());
+
+    let deps = CniDeps {
+        node: name.clone(),
+        netns: netns.clone(),
+        interface_prefix: "cali".to_owned(),
+        boot_id,
+        dataplane: dataplane.clone(),
+        addresses: Arc::new(ipam.clone()),
+        pods: Arc::new(pods::Pods::new(facts_reader, client.clone())),
+        state: node_state_reader.clone(),
+        paths: paths::cni(),
+    };
+    let cni = tokio::spawn(cni::run(
+        deps,
+        Conflist::from_vars(|variable| std::env::var(variable).ok(), &name)?,
+        environment.manage_cni,
+        cni::Output {
+            addresses: pod_addresses_sender,
+            view: Arc::clone(&view),
+            health: health.clone(),
+        },
+        stopping.clone(),
+    ));
+    tokio::spawn(cni::announce(
+        client.clone(),
+        name.clone(),
+        node_state_reader,
+    ));
 
     let core = Core::new(Parts {
         name,
@@ -147,11 +228,17 @@ async fn serve(
         reports,
         carried,
         restart_file,
-        blocks,
+        blocks: ipam.watch_own_blocks(),
+        ipam: ipam.clone(),
         pod_addresses,
+        node_state,
         mtu,
     });
     core.run(stopping).await;
+    if let Ok(Err(error)) = cni.await {
+        tracing::warn!(error = format!("{error:#}"), "CNI server");
+    }
+    ipam.stop(FLUSH).await;
     dataplane.stop();
     tracing::info!("stopped");
     Ok(())

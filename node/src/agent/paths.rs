@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use crate::cni_server::CniPaths;
+
 /// Directory of runtime state: gone after a reboot of the host.
 pub(crate) fn run_directory() -> PathBuf {
     directory("MARGAY_RUN_DIR", "/run/margay")
@@ -28,6 +30,23 @@ pub(crate) fn drift_log() -> PathBuf {
     state_directory().join("drift.jsonl")
 }
 
+/// Journal of address assignments.
+pub(crate) fn ipam_journal() -> PathBuf {
+    run_directory().join("ipam/journal")
+}
+
+/// Files of the CNI server.
+pub(crate) fn cni() -> CniPaths {
+    CniPaths {
+        socket: run_directory().join("cni.sock"),
+        state: state_directory().join("cni"),
+        status_file: run_directory().join("status"),
+        ..CniPaths::default()
+    }
+}
+
 fn directory(variable: &str, default: &str) -> PathBuf {
-    std::env::var_os(variable).filter(|path| !path.is_empty()).map_or_else(|| PathBuf::from(default), PathBuf::from)
+    std::env::var_os(variable)
+        .filter(|path| !path.is_empty())
+        .map_or_else(|| PathBuf::from(default), PathBuf::from)
 }

@@ -38,7 +38,12 @@ pub(crate) struct Problems {
 
 impl Problems {
     /// Replaces everything one part has to say. Returns the problems that were not open before.
-    pub(crate) fn replace(&mut self, part: &'static str, now: Timestamp, problems: Vec<Problem>) -> Vec<Problem> {
+    pub(crate) fn replace(
+        &mut self,
+        part: &'static str,
+        now: Timestamp,
+        problems: Vec<Problem>,
+    ) -> Vec<Problem> {
         let old = self.open.remove(part).unwrap_or_default();
         let mut fresh = Vec::new();
         let mut current = BTreeMap::new();
@@ -46,7 +51,8 @@ impl Problems {
             let since = old.get(&problem).copied();
             if since.is_none() {
                 fresh.push(problem.clone());
-                self.seen.insert((problem.kind.clone(), problem.reason.clone()));
+                self.seen
+                    .insert((problem.kind.clone(), problem.reason.clone()));
             }
             current.insert(problem, since.unwrap_or(now));
         }
@@ -56,8 +62,12 @@ impl Problems {
 
     /// All open problems, oldest first.
     pub(crate) fn list(&self) -> Vec<admin::Problem> {
-        let mut all: Vec<(&Timestamp, &Problem)> =
-            self.open.values().flatten().map(|(problem, since)| (since, problem)).collect();
+        let mut all: Vec<(&Timestamp, &Problem)> = self
+            .open
+            .values()
+            .flatten()
+            .map(|(problem, since)| (since, problem))
+            .collect();
         all.sort();
         all.into_iter()
             .map(|(since, problem)| admin::Problem {
@@ -76,7 +86,9 @@ impl Problems {
     pub(crate) fn counts(&self) -> BTreeMap<(String, String), u64> {
         let mut counts: BTreeMap<_, u64> = self.seen.iter().map(|key| (key.clone(), 0)).collect();
         for problem in self.open.values().flat_map(BTreeMap::keys) {
-            *counts.entry((problem.kind.clone(), problem.reason.clone())).or_default() += 1;
+            *counts
+                .entry((problem.kind.clone(), problem.reason.clone()))
+                .or_default() += 1;
         }
         counts
     }
@@ -101,8 +113,16 @@ mod tests {
         let mut problems = Problems::default();
         let first = Timestamp::from_second(10).expect("time");
         let later = Timestamp::from_second(20).expect("time");
-        assert_eq!(problems.replace("sessions", first, vec![problem("a")]).len(), 1);
-        assert_eq!(problems.replace("sessions", later, vec![problem("a"), problem("b")]), [problem("b")]);
+        assert_eq!(
+            problems
+                .replace("sessions", first, vec![problem("a")])
+                .len(),
+            1
+        );
+        assert_eq!(
+            problems.replace("sessions", later, vec![problem("a"), problem("b")]),
+            [problem("b")]
+        );
         let list = problems.list();
         assert_eq!(list[0].since.as_deref(), Some("1970-01-01T00:00:10Z"));
         assert_eq!(list[1].name, "b");

@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use margay_crds::{
-    NodeReport, NodeReportStatus, ReportAddresses, ReportDrift, ReportIpam, ReportProblem, ReportSession,
-    ReportSessions, admin,
+    NodeReport, NodeReportStatus, ReportAddresses, ReportDrift, ReportIpam, ReportProblem,
+    ReportSession, ReportSessions, admin,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -34,14 +34,27 @@ pub(crate) struct Snapshot {
 /// Builds the status of a NodeReport, without its time.
 pub(crate) fn status_of(snapshot: &Snapshot) -> NodeReportStatus {
     let status = &snapshot.status;
-    let down: Vec<ReportSession> = snapshot.peers.iter().filter(|peer| !peer.is_established()).map(session).collect();
-    let external: Vec<ReportSession> =
-        snapshot.peers.iter().filter(|peer| peer.peer_as != peer.local_as).map(session).collect();
-    let truncated =
-        snapshot.problems.len() > MAX_PROBLEMS || down.len() > MAX_DOWN || external.len() > MAX_EXTERNAL;
+    let down: Vec<ReportSession> = snapshot
+        .peers
+        .iter()
+        .filter(|peer| !peer.is_established())
+        .map(session)
+        .collect();
+    let external: Vec<ReportSession> = snapshot
+        .peers
+        .iter()
+        .filter(|peer| peer.peer_as != peer.local_as)
+        .map(session)
+        .collect();
+    let truncated = snapshot.problems.len() > MAX_PROBLEMS
+        || down.len() > MAX_DOWN
+        || external.len() > MAX_EXTERNAL;
     let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     NodeReportStatus {
-        addresses: Some(ReportAddresses { v4: status.addresses.v4.clone(), v6: status.addresses.v6.clone() }),
+        addresses: Some(ReportAddresses {
+            v4: status.addresses.v4.clone(),
+            v6: status.addresses.v6.clone(),
+        }),
         api_level: Some(super::API_LEVEL.to_owned()),
         as_number: Some(status.as_number),
         drift: Some(ReportDrift {
@@ -56,7 +69,12 @@ pub(crate) fn status_of(snapshot: &Snapshot) -> NodeReportStatus {
             used: count(status.ipam.used),
         }),
         observed_at: None,
-        problems: snapshot.problems.iter().take(MAX_PROBLEMS).map(problem).collect(),
+        problems: snapshot
+            .problems
+            .iter()
+            .take(MAX_PROBLEMS)
+            .map(problem)
+            .collect(),
         ready: status.ready,
         router_id: status.router_id.map(|id| id.to_string()),
         sessions: Some(ReportSessions {
@@ -113,7 +131,11 @@ pub(crate) async fn run(client: Client, node: String, mut snapshots: watch::Rece
     let mut absent = false;
     loop {
         let status = status_of(&snapshots.borrow_and_update());
-        if status.version.as_deref().is_some_and(|version| !version.is_empty()) {
+        if status
+            .version
+            .as_deref()
+            .is_some_and(|version| !version.is_empty())
+        {
             match write(&reports, &node, &status).await {
                 Ok(()) => {
                     written = Some(essence(&status));
@@ -142,7 +164,11 @@ pub(crate) async fn run(client: Client, node: String, mut snapshots: watch::Rece
 }
 
 /// Creates the report if it is missing and patches its status.
-async fn write(reports: &Api<NodeReport>, node: &str, status: &NodeReportStatus) -> anyhow::Result<()> {
+async fn write(
+    reports: &Api<NodeReport>,
+    node: &str,
+    status: &NodeReportStatus,
+) -> anyhow::Result<()> {
     let mut body = serde_json::to_value(status)?;
     body["observedAt"] = json!(Timestamp::now().to_string());
     // A merge patch keeps lists and fields that are absent: name those that can become empty.
@@ -157,7 +183,10 @@ async fn write(reports: &Api<NodeReport>, node: &str, status: &NodeReportStatus)
         }
     }
     let patch = Patch::Merge(json!({"status": body}));
-    match reports.patch_status(node, &PatchParams::default(), &patch).await {
+    match reports
+        .patch_status(node, &PatchParams::default(), &patch)
+        .await
+    {
         Ok(_) => return Ok(()),
         Err(kube::Error::Api(error)) if error.code == 404 => {}
         Err(error) => return Err(error).context("cannot write the status"),
@@ -170,7 +199,10 @@ async fn write(reports: &Api<NodeReport>, node: &str, status: &NodeReportStatus)
             other.context("cannot create it (are Margay's CRDs installed?)")?;
         }
     }
-    reports.patch_status(node, &PatchParams::default(), &patch).await.context("cannot write the status")?;
+    reports
+        .patch_status(node, &PatchParams::default(), &patch)
+        .await
+        .context("cannot write the status")?;
     Ok(())
 }
 
@@ -181,24 +213,34 @@ async fn owner(
 ) -> Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference> {
     let nodes: Api<Node> = Api::all(reports.clone().into_client());
     let object = nodes.get_opt(node).await.ok()??;
-    Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference {
-        api_version: "v1".into(),
-        kind: "Node".into(),
-        name: object.name_any(),
-        uid: object.uid()?,
-        ..Default::default()
-    })
+    Some(
+        k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference {
+            api_version: "v1".into(),
+            kind: "Node".into(),
+            name: object.name_any(),
+            uid: object.uid()?,
+            ..Default::default()
+        },
+    )
 }
 
 /// Sets the NetworkUnavailable condition of the Node.
 ///
 /// # Errors
 /// The API server refuses it or does not answer.
-pub(crate) async fn set_network_available(client: &Client, node: &str, available: bool) -> anyhow::Result<()> {
+pub(crate) async fn set_network_available(
+    client: &Client,
+    node: &str,
+    available: bool,
+) -> anyhow::Result<()> {
     let now = Timestamp::now().to_string();
     let (status, reason, message) = match available {
         true => ("False", "MargayIsUp", "Margay is running on this node"),
-        false => ("True", "MargayIsDown", "Margay is shutting down on this node"),
+        false => (
+            "True",
+            "MargayIsDown",
+            "Margay is shutting down on this node",
+        ),
     };
     let body = json!({"status": {"conditions": [{
         "type": "NetworkUnavailable", "status": status, "reason": reason, "message": message,
@@ -216,16 +258,22 @@ mod tests {
     use super::*;
 
     fn peer(index: u8, state: &str, peer_as: u32) -> admin::Peer {
-        serde_json::from_value(json!({"peer": format!("10.0.0.{index}"), "port": 179, "name": "x", "type": "mesh",
-            "peerAs": peer_as, "localAs": 64512, "state": state}))
+        serde_json::from_value(
+            json!({"peer": format!("10.0.0.{index}"), "port": 179, "name": "x", "type": "mesh",
+            "peerAs": peer_as, "localAs": 64512, "state": state}),
+        )
         .expect("a peer")
     }
 
     #[test]
     fn sessions_worth_a_look_are_listed_and_cut() {
-        let mut peers: Vec<admin::Peer> = (0..70).map(|index| peer(index, "Active", 64512)).collect();
+        let mut peers: Vec<admin::Peer> =
+            (0..70).map(|index| peer(index, "Active", 64512)).collect();
         peers.push(peer(200, "Established", 65000));
-        let status = status_of(&Snapshot { peers, ..Snapshot::default() });
+        let status = status_of(&Snapshot {
+            peers,
+            ..Snapshot::default()
+        });
         let sessions = status.sessions.expect("sessions");
         assert_eq!(sessions.not_established.len(), MAX_DOWN);
         assert_eq!(sessions.external.len(), 1);

@@ -41,7 +41,10 @@ impl RestartState {
     /// # Errors
     /// The file cannot be written.
     pub(crate) fn store(&self, path: &Path) -> anyhow::Result<()> {
-        let state = RestartState { schema: SCHEMA, ..self.clone() };
+        let state = RestartState {
+            schema: SCHEMA,
+            ..self.clone()
+        };
         write_atomically(path, &serde_json::to_vec(&state)?)
     }
 }
@@ -65,7 +68,11 @@ mod tests {
         let read = RestartState::load(&path).expect("read");
         assert_eq!(read.established, state.established);
         assert_eq!(read.outside_pools, state.outside_pools);
-        std::fs::write(&path, r#"{"schema":2,"established":[],"outsidePools":[],"forwarding":true}"#).expect("written");
+        std::fs::write(
+            &path,
+            r#"{"schema":2,"established":[],"outsidePools":[],"forwarding":true}"#,
+        )
+        .expect("written");
         assert_eq!(RestartState::load(&path), None);
         assert!(path.exists(), "a newer file is not deleted");
         std::fs::write(&path, "{").expect("written");

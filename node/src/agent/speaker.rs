@@ -1,4 +1,4 @@
-//! The BGP speaker of this process: started, restarted when its identity changes, its routes handed to the dataplane.
+//! The BGP speaker of this process, and its routes on their way to the dataplane.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use margay_bgp::{
-    Families, LocalRoute, PeerConfig, PeerStatus, RecoveryEvent, RestartState, RouteBatch, RouteChange, RouteEvents,
+    LocalRoute, PeerConfig, PeerStatus, RecoveryEvent, RouteBatch, RouteChange, RouteEvents,
     SpeakerConfig, SpeakerHandle,
 };
 use margay_felix::{BgpNextHop, BgpRoute, Dataplane};
@@ -60,23 +60,25 @@ impl Speaker {
         self.routes_changed.swap(false, Ordering::Relaxed)
     }
 
-    /// Makes sure that a speaker with this identity runs. A change of identity (identifier, cluster id, listeners) ends
-    /// all sessions quietly, so that helpers keep the routes, and starts anew as after a restart.
+    /// Makes sure that a speaker with this identity runs; true when it was started just now. A running one is told of
+    /// changes: another identifier resets its sessions, other listeners do not.
     ///
     /// # Errors
-    /// The configuration is refused or an address cannot be listened on; no speaker runs then.
+    /// The configuration is refused or an address cannot be listened on; what ran goes on as it was.
     pub(crate) async fn ensure(&mut self, mut config: SpeakerConfig) -> anyhow::Result<bool> {
-        if let Some(running) = &self.running {
-            config.restart = running.config.restart;
-            if running.config == config {
-                return Ok(false);
-            }
-            config.restart = RestartState { restarted: true, preserved: Families::BOTH };
-        }
-        self.stop().await;
         let listen = config.listen.clone();
-        let (handle, routes) =
-            margay_bgp::start(config.clone()).with_context(|| format!("cannot start BGP on {listen:?}"))?;
+        if let Some(running) = &mut self.running {
+            config.restart = running.config.restart;
+            if running.config != config {
+                tracing::info!(router_id = %config.router_id, ?listen, "BGP speaker changes");
+                let applied = running.handle.configure(config.clone()).await;
+                applied.with_context(|| format!("cannot run BGP on {listen:?}"))?;
+                running.config = config;
+            }
+            return Ok(false);
+        }
+        let (handle, routes) = margay_bgp::start(config.clone())
+            .with_context(|| format!("cannot start BGP on {listen:?}"))?;
         let task = tokio::spawn(carry(
             routes,
             self.dataplane.clone(),
@@ -84,7 +86,11 @@ impl Speaker {
             Arc::clone(&self.routes_changed),
         ));
         tracing::info!(router_id = %config.router_id, ?listen, restarted = config.restart.restarted, "BGP speaker started");
-        self.running = Some(Running { handle, config, routes: task });
+        self.running = Some(Running {
+            handle,
+            config,
+            routes: task,
+        });
         self.started = Instant::now();
         Ok(true)
     }
@@ -95,7 +101,10 @@ impl Speaker {
     /// The speaker refuses the set as a whole or has stopped.
     pub(crate) async fn set_peers(&self, peers: Vec<PeerConfig>) -> anyhow::Result<()> {
         match self.handle() {
-            Some(handle) => handle.set_peers(peers).await.context("cannot apply BGP peers"),
+            Some(handle) => handle
+                .set_peers(peers)
+                .await
+                .context("cannot apply BGP peers"),
             None => Ok(()),
         }
     }
@@ -106,7 +115,10 @@ impl Speaker {
     /// The speaker has stopped.
     pub(crate) async fn set_local_routes(&self, routes: Vec<LocalRoute>) -> anyhow::Result<()> {
         match self.handle() {
-            Some(handle) => handle.set_local_routes(routes).await.context("cannot apply local routes"),
+            Some(handle) => handle
+                .set_local_routes(routes)
+                .await
+                .context("cannot apply local routes"),
             None => Ok(()),
         }
     }
@@ -135,7 +147,11 @@ async fn carry(
     recovery: mpsc::Sender<RecoveryEvent>,
     changed: Arc<AtomicBool>,
 ) {
-    while let Some(RouteBatch { changes, recovery: progress }) = events.recv().await {
+    while let Some(RouteBatch {
+        changes,
+        recovery: progress,
+    }) = events.next().await
+    {
         if !changes.is_empty() {
             dataplane.apply_bgp(changes.into_iter().map(route).collect());
             changed.store(true, Ordering::Relaxed);
@@ -154,14 +170,25 @@ fn route(change: RouteChange) -> BgpRoute {
     let next_hops: BTreeSet<BgpNextHop> = change
         .paths
         .into_iter()
-        .map(|path| BgpNextHop { address: path.next_hop, interface: path.interface })
+        .map(|path| BgpNextHop {
+            address: path.next_hop,
+            interface: path.interface,
+        })
         .collect();
-    BgpRoute { prefix: change.prefix, next_hops: next_hops.into_iter().collect(), local_pref }
+    BgpRoute {
+        prefix: change.prefix,
+        next_hops: next_hops.into_iter().collect(),
+        local_pref,
+    }
 }
 
 /// Addresses of the peers that are up.
 pub(crate) fn established(peers: &[PeerStatus]) -> BTreeSet<IpAddr> {
-    peers.iter().filter(|peer| peer.is_established()).map(|peer| peer.key.address).collect()
+    peers
+        .iter()
+        .filter(|peer| peer.is_established())
+        .map(|peer| peer.key.address)
+        .collect()
 }
 
 #[cfg(test)]
@@ -181,10 +208,21 @@ mod tests {
             communities: Vec::new(),
         };
         let prefix = "10.0.0.64/26".parse().expect("net");
-        let paths = vec![path("10.1.0.2", "10.1.0.2"), path("10.1.0.2", "10.1.0.3"), path("10.1.0.4", "10.1.0.4")];
+        let paths = vec![
+            path("10.1.0.2", "10.1.0.2"),
+            path("10.1.0.2", "10.1.0.3"),
+            path("10.1.0.4", "10.1.0.4"),
+        ];
         let converted = route(RouteChange { prefix, paths });
         assert_eq!(converted.next_hops.len(), 2);
         assert_eq!(converted.local_pref, 2_147_482_623);
-        assert!(route(RouteChange { prefix, paths: Vec::new() }).next_hops.is_empty());
+        assert!(
+            route(RouteChange {
+                prefix,
+                paths: Vec::new()
+            })
+            .next_hops
+            .is_empty()
+        );
     }
 }

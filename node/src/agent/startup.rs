@@ -25,9 +25,12 @@ const PREFIX: &str = "projectcalico.org/";
 /// # Errors
 /// The API server answers with anything but the Node.
 pub(crate) async fn own_node(client: &Client, name: &str) -> anyhow::Result<Node> {
-    Api::<Node>::all(client.clone()).get(name).await.with_context(|| {
-        format!("cannot read Node {name}; is NODENAME the name of a Node this agent may read?")
-    })
+    Api::<Node>::all(client.clone())
+        .get(name)
+        .await
+        .with_context(|| {
+            format!("cannot read Node {name}; is NODENAME the name of a Node this agent may read?")
+        })
 }
 
 /// Settles the addresses of this node and writes them, with the AS number, to its annotations.
@@ -45,14 +48,25 @@ pub(crate) async fn settle_addresses(
         return Ok(stored);
     }
     let interfaces = interfaces::list().context("cannot list the host's interfaces")?;
-    let settled = addresses::settle(environment, &stored.addresses, &interfaces, &internal_addresses(node))?;
+    let settled = addresses::settle(
+        environment,
+        &stored.addresses,
+        &interfaces,
+        &internal_addresses(node),
+    )?;
     for warning in &settled.warnings {
         tracing::warn!("{warning}");
     }
     if environment.check_conflicts && settled.changes(&stored.addresses) {
-        let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await.context("cannot list Nodes")?;
-        let others: BTreeMap<String, BgpNode> =
-            nodes.iter().filter(|other| other.name_any() != name).map(|other| (other.name_any(), read(other))).collect();
+        let nodes = Api::<Node>::all(client.clone())
+            .list(&ListParams::default())
+            .await
+            .context("cannot list Nodes")?;
+        let others: BTreeMap<String, BgpNode> = nodes
+            .iter()
+            .filter(|other| other.name_any() != name)
+            .map(|other| (other.name_any(), read(other)))
+            .collect();
         if let Some((other, ip)) = settled.conflict(&others) {
             let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
             bail!("{family} address conflict: {ip} is also the address of node {other}");
@@ -72,8 +86,14 @@ pub(crate) fn read(node: &Node) -> BgpNode {
 
 /// InternalIPs of a Node, in order.
 pub(crate) fn internal_addresses(node: &Node) -> Vec<IpAddr> {
-    let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
-    addresses.filter(|address| address.type_ == "InternalIP").filter_map(|address| address.address.parse().ok()).collect()
+    let addresses = node
+        .status
+        .iter()
+        .flat_map(|status| status.addresses.iter().flatten());
+    addresses
+        .filter(|address| address.type_ == "InternalIP")
+        .filter_map(|address| address.address.parse().ok())
+        .collect()
 }
 
 /// Merge-patches the annotations that differ, through the status subresource.
@@ -112,13 +132,22 @@ pub(crate) async fn write_annotations(
 ///
 /// # Errors
 /// The API server refuses one for another reason than its existence; the message names it.
-pub(crate) async fn create_missing(client: &Client, environment: &Environment) -> anyhow::Result<()> {
-    let pools = Api::<IPPool>::all(client.clone()).list(&ListParams::default()).await.context("cannot list IPPools")?;
+pub(crate) async fn create_missing(
+    client: &Client,
+    environment: &Environment,
+) -> anyhow::Result<()> {
+    let pools = Api::<IPPool>::all(client.clone())
+        .list(&ListParams::default())
+        .await
+        .context("cannot list IPPools")?;
     let (pod_subnets, kubeadm) = kubeadm_subnets(client).await;
     let interfaces = interfaces::list().context("cannot list the host's interfaces")?;
     let around = Surroundings {
         pools: default_pools::cidrs(&pools.items),
-        host: interfaces.iter().flat_map(|i| i.addresses.iter().map(IpNet::addr)).collect(),
+        host: interfaces
+            .iter()
+            .flat_map(|i| i.addresses.iter().map(IpNet::addr))
+            .collect(),
         pod_subnets,
         random: rand::random(),
     };
@@ -131,13 +160,19 @@ pub(crate) async fn create_missing(client: &Client, environment: &Environment) -
 }
 
 fn singletons(environment: &Environment, kubeadm: bool) -> Vec<Value> {
-    let object = |kind: &str, name: &str, spec: Value| {
-        json!({"apiVersion": "projectcalico.org/v3", "kind": kind, "metadata": {"name": name}, "spec": spec})
-    };
+    let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "projectcalico.org/v3", "kind": kind, "metadata": {"name": name}, "spec": spec});
     let tier = |name: &str, order: u32, action: &str| {
-        object("Tier", name, json!({"order": order, "defaultAction": action}))
+        object(
+            "Tier",
+            name,
+            json!({"order": order, "defaultAction": action}),
+        )
     };
-    let mut types: Vec<&str> = environment.cluster_type.split(',').filter(|word| !word.is_empty()).collect();
+    let mut types: Vec<&str> = environment
+        .cluster_type
+        .split(',')
+        .filter(|word| !word.is_empty())
+        .collect();
     if kubeadm {
         types.push("kubeadm");
     }
@@ -154,7 +189,11 @@ fn singletons(environment: &Environment, kubeadm: bool) -> Vec<Value> {
         tier("kube-admin", 1000, "Pass"),
         tier("default", 1_000_000, "Deny"),
         tier("kube-baseline", 10_000_000, "Pass"),
-        object("FelixConfiguration", "default", json!({"reportingInterval": "0s", "logSeverityScreen": "Info"})),
+        object(
+            "FelixConfiguration",
+            "default",
+            json!({"reportingInterval": "0s", "logSeverityScreen": "Info"}),
+        ),
         object("BGPConfiguration", "default", json!({})),
         object(
             "IPAMConfiguration",
@@ -185,9 +224,8 @@ async fn create(client: &Client, object: Value) -> anyhow::Result<()> {
             Ok(())
         }
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        Err(error) => {
-            Err(error).with_context(|| format!("cannot create {} {}", types.kind, object.name_any()))
-        }
+        Err(error) => Err(error)
+            .with_context(|| format!("cannot create {} {}", types.kind, object.name_any())),
     }
 }
 
@@ -195,7 +233,10 @@ async fn create(client: &Client, object: Value) -> anyhow::Result<()> {
 async fn kubeadm_subnets(client: &Client) -> (Vec<IpNet>, bool) {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-system");
     match maps.get_opt("kubeadm-config").await {
-        Ok(Some(map)) => (default_pools::pod_subnets(map.data.unwrap_or_default().values()), true),
+        Ok(Some(map)) => (
+            default_pools::pod_subnets(map.data.unwrap_or_default().values()),
+            true,
+        ),
         Ok(None) => (Vec::new(), false),
         Err(error) => {
             tracing::debug!(%error, "kubeadm-config is not readable");
@@ -210,7 +251,10 @@ async fn kubeadm_subnets(client: &Client) -> (Vec<IpNet>, bool) {
 /// The affinities cannot be listed.
 pub(crate) async fn owns_blocks(client: &Client, node: &str) -> anyhow::Result<bool> {
     let affinities: Api<margay_crds::BlockAffinity> = Api::all(client.clone());
-    let list = affinities.list(&ListParams::default()).await.context("cannot list BlockAffinities")?;
+    let list = affinities
+        .list(&ListParams::default())
+        .await
+        .context("cannot list BlockAffinities")?;
     Ok(list.iter().any(|affinity| affinity.spec.node == node))
 }
 

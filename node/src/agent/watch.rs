@@ -28,7 +28,6 @@ pub(crate) enum Update {
 }
 
 /// The running watches. Dropping them ends all.
-#[derive(Debug)]
 pub(crate) struct Watches {
     client: Client,
     namespace: String,
@@ -40,7 +39,12 @@ pub(crate) struct Watches {
 
 impl Watches {
     /// Starts the watches every agent has. Secrets are added one by one with [`Watches::follow_secrets`].
-    pub(crate) fn start(client: &Client, node: &str, namespace: &str, updates: mpsc::Sender<Update>) -> Self {
+    pub(crate) fn start(
+        client: &Client,
+        node: &str,
+        namespace: &str,
+        updates: mpsc::Sender<Update>,
+    ) -> Self {
         let mut watches = Watches {
             client: client.clone(),
             namespace: namespace.to_owned(),
@@ -52,12 +56,42 @@ impl Watches {
         let mine = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
         watches.spawn("Node", Api::all(client.clone()), all.clone(), Update::Node);
         watches.spawn("Pod", Api::all(client.clone()), mine, Update::Pod);
-        watches.spawn("Namespace", Api::all(client.clone()), all.clone(), Update::Namespace);
-        watches.spawn("IPPool", Api::all(client.clone()), all.clone(), Update::Pool);
-        watches.spawn("BGPPeer", Api::all(client.clone()), all.clone(), Update::Peer);
-        watches.spawn("BGPConfiguration", Api::all(client.clone()), all.clone(), Update::BgpConfiguration);
-        watches.spawn("FelixConfiguration", Api::all(client.clone()), all.clone(), Update::Felix);
-        watches.spawn("ClusterInformation", Api::all(client.clone()), all, Update::Cluster);
+        watches.spawn(
+            "Namespace",
+            Api::all(client.clone()),
+            all.clone(),
+            Update::Namespace,
+        );
+        watches.spawn(
+            "IPPool",
+            Api::all(client.clone()),
+            all.clone(),
+            Update::Pool,
+        );
+        watches.spawn(
+            "BGPPeer",
+            Api::all(client.clone()),
+            all.clone(),
+            Update::Peer,
+        );
+        watches.spawn(
+            "BGPConfiguration",
+            Api::all(client.clone()),
+            all.clone(),
+            Update::BgpConfiguration,
+        );
+        watches.spawn(
+            "FelixConfiguration",
+            Api::all(client.clone()),
+            all.clone(),
+            Update::Felix,
+        );
+        watches.spawn(
+            "ClusterInformation",
+            Api::all(client.clone()),
+            all,
+            Update::Cluster,
+        );
         watches
     }
 

@@ -19,8 +19,8 @@ mod gc;
 mod ipam_half;
 mod kernel;
 mod locks;
-mod recover;
 mod records;
+mod recover;
 mod serve;
 mod status_file;
 mod sweep;
@@ -97,7 +97,16 @@ impl CniServer {
         let listener = serve::listen(&shared.deps.paths.socket)?;
         sweep::run(Arc::clone(&shared), sweep_requests, stop.clone());
         let acceptor = tokio::spawn(serve::accept(Arc::clone(&shared), listener, stop.clone()));
-        Ok(CniServer { shared, stop, acceptor })
+        Ok(CniServer {
+            shared,
+            stop,
+            acceptor,
+        })
+    }
+
+    /// A notice at each change of [`CniServer::endpoints`].
+    pub(crate) fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.shared.records.changes()
     }
 
     /// The attachments of this node, for the admin API.
@@ -128,7 +137,10 @@ impl CniServer {
         self.stop.cancel();
         let _ = self.acceptor.await;
         self.shared.calls.close();
-        if tokio::time::timeout(DRAIN, self.shared.calls.wait()).await.is_err() {
+        if tokio::time::timeout(DRAIN, self.shared.calls.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!("CNI calls were still under way when the agent stopped");
         }
         self.shared.records.sync().await;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use margay_cni::attachment::{Attachment, AttachmentKey, Directory, State};
 use margay_cni::tombstone::Graveyard;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// How long writes are gathered before fsync.
 const GATHER: Duration = Duration::from_millis(100);
@@ -24,6 +24,8 @@ pub(super) struct Records {
     graveyard: Graveyard,
     state: Mutex<Inner>,
     syncer: mpsc::UnboundedSender<SyncRequest>,
+    /// Counts changes, for those who follow them.
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -47,11 +49,20 @@ impl Records {
             tracing::warn!(%problem, "attachment record not usable");
         }
         let last_seq = records.iter().map(|record| record.seq).max().unwrap_or(0);
-        let by_key = records.into_iter().map(|record| (record.key.clone(), record)).collect();
+        let by_key = records
+            .into_iter()
+            .map(|record| (record.key.clone(), record))
+            .collect();
         let (syncer, requests) = mpsc::unbounded_channel();
         tokio::spawn(sync_in_background(directory.clone(), requests));
         let state = Mutex::new(Inner { by_key, last_seq });
-        Ok(Records { directory, graveyard, state, syncer })
+        Ok(Records {
+            directory,
+            graveyard,
+            state,
+            syncer,
+            changes: watch::Sender::new(0),
+        })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -73,6 +84,11 @@ impl Records {
         self.inner().by_key.values().cloned().collect()
     }
 
+    /// Notices of changes.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
     pub(super) fn get(&self, key: &AttachmentKey) -> Option<Attachment> {
         self.inner().by_key.get(key).cloned()
     }
@@ -82,20 +98,26 @@ impl Records {
         let inner = self.inner();
         let others = inner.by_key.values().filter(|record| record.key != *key);
         let ready = others.filter(|record| record.state == State::Ready);
-        ready.flat_map(|record| record.ips.iter().map(ipnet::IpNet::addr)).collect()
+        ready
+            .flat_map(|record| record.ips.iter().map(ipnet::IpNet::addr))
+            .collect()
     }
 
     /// Writes a record.
     pub(super) fn save(&self, record: &Attachment) -> io::Result<()> {
         let file = self.directory.save(record)?;
-        self.inner().by_key.insert(record.key.clone(), record.clone());
+        self.inner()
+            .by_key
+            .insert(record.key.clone(), record.clone());
         let _ = self.syncer.send(SyncRequest::File(file));
+        self.changes.send_modify(|count| *count += 1);
         Ok(())
     }
 
     /// Removes a record.
     pub(super) fn forget(&self, key: &AttachmentKey) -> io::Result<()> {
         self.inner().by_key.remove(key);
+        self.changes.send_modify(|count| *count += 1);
         self.directory.remove(key)
     }
 
@@ -128,7 +150,10 @@ async fn sync_in_background(
         }
         let directory = directory.clone();
         let synced = tokio::task::spawn_blocking(move || {
-            files.iter().try_for_each(File::sync_all).and_then(|()| directory.sync())
+            files
+                .iter()
+                .try_for_each(File::sync_all)
+                .and_then(|()| directory.sync())
         });
         if let Ok(Err(error)) = synced.await {
             tracing::warn!(%error, "attachment records could not be made durable");

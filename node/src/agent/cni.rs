@@ -1,0 +1,109 @@
+//! The CNI server as part of the agent: started, followed, stopped; and the node announced as usable.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::report;
+use crate::admin::view::View;
+use crate::cni_server::{CniDeps, CniServer, Conflist, NodeState, write_conflist};
+use crate::health::Health;
+
+/// Health part of the server.
+pub(crate) const PART: &str = "CNI";
+
+/// Where the server's facts go.
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// Addresses of wired pods, for BGP.
+    pub(crate) addresses: watch::Sender<Vec<IpAddr>>,
+    pub(crate) view: Arc<View>,
+    pub(crate) health: Health,
+}
+
+/// Serves CNI until `stopping` is set. The configuration list is written once pods can be added: it is what makes the
+/// container runtime call.
+///
+/// # Errors
+/// The state directory, the socket or the list cannot be made.
+pub(crate) async fn run(
+    deps: CniDeps,
+    conflist: Conflist,
+    manage: bool,
+    output: Output,
+    stopping: CancellationToken,
+) -> anyhow::Result<()> {
+    let mut state = deps.state.clone();
+    let server = CniServer::start(deps).await.inspect_err(|error| {
+        tracing::error!(error = format!("{error:#}"), "the CNI server does not run");
+        output.health.report(PART, Err(format!("{error:#}")));
+    })?;
+    let mut changes = server.changes();
+    let mut listed = !manage;
+    loop {
+        publish(&server, &output);
+        let ready = state.borrow_and_update().not_ready.clone();
+        if ready.is_none() && !listed {
+            match write_conflist(&conflist) {
+                Ok(_) => listed = true,
+                Err(error) => tracing::error!(
+                    error = format!("{error:#}"),
+                    "the CNI configuration is not written"
+                ),
+            }
+        }
+        output.health.report(
+            PART,
+            match ready {
+                None if listed => Ok(()),
+                None => Err("the CNI configuration is not written".to_owned()),
+                Some(cause) => Err(format!("pods cannot be added: {cause}")),
+            },
+        );
+        tokio::select! {
+            () = stopping.cancelled() => break,
+            changed = changes.changed() => if changed.is_err() { break },
+            changed = state.changed() => if changed.is_err() { break },
+        }
+    }
+    server.stop().await;
+    Ok(())
+}
+
+fn publish(server: &CniServer, output: &Output) {
+    let endpoints = server.endpoints();
+    let addresses: Vec<IpAddr> = endpoints
+        .iter()
+        .flat_map(|endpoint| endpoint.addresses.iter().copied())
+        .collect();
+    output.addresses.send_if_modified(|known| {
+        let changed = *known != addresses;
+        *known = addresses;
+        changed
+    });
+    output.view.endpoints.store(Arc::new(endpoints));
+}
+
+/// Sets NetworkUnavailable to false once pods can be added; retried until it is written.
+pub(crate) async fn announce(client: Client, node: String, mut state: watch::Receiver<NodeState>) {
+    if state
+        .wait_for(|state| state.not_ready.is_none())
+        .await
+        .is_err()
+    {
+        return;
+    }
+    let mut pause = Duration::from_millis(200);
+    while let Err(error) = report::set_network_available(&client, &node, true).await {
+        tracing::warn!(
+            error = format!("{error:#}"),
+            "the Node is not marked as usable"
+        );
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(5));
+    }
+}
