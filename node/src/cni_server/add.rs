@@ -8,7 +8,9 @@ use margay_cni::args::PodArgs;
 use margay_cni::attachment::{Attachment, lock_name};
 use margay_cni::config::NetworkConfig;
 use margay_cni::machine::Step;
-use margay_cni::machine::add::{AddAction, AddInput, AddMachine, AddOutcome, Allocation, WiredFacts};
+use margay_cni::machine::add::{
+    AddAction, AddInput, AddMachine, AddOutcome, Allocation, WiredFacts,
+};
 use margay_cni::result::AddResult;
 use margay_cni::{AttachmentKey, CniError, CniVersion, Code, Command};
 use margay_felix::kernel::Netns;
@@ -34,17 +36,39 @@ pub(super) async fn add(shared: &Arc<Shared>, call: Call) -> Result<Value, CniEr
     for warning in &config.warnings {
         tracing::warn!(container = %key, %warning, "network configuration");
     }
-    let netns = call.netns.as_ref().and_then(|fd| fd.try_clone().ok()).ok_or_else(|| {
-        CniError::new(Code::INVALID_NETNS, "the request came without a network namespace")
-    })?;
+    let netns = call
+        .netns
+        .as_ref()
+        .and_then(|fd| fd.try_clone().ok())
+        .ok_or_else(|| {
+            CniError::new(
+                Code::INVALID_NETNS,
+                "the request came without a network namespace",
+            )
+        })?;
     let netns = Netns::from_fd(netns).map_err(|error| {
-        CniError::new(Code::INVALID_NETNS, "the container's network namespace is not usable")
-            .with_details(error.to_string())
+        CniError::new(
+            Code::INVALID_NETNS,
+            "the container's network namespace is not usable",
+        )
+        .with_details(error.to_string())
     })?;
-    let external = request.ipam_result.as_ref().map(AddResult::from_json).transpose()?;
-    let _container = shared.locks.lock(&format!("container {}", key.container_id)).await;
-    let _pod = shared.locks.lock(&lock_name(&args, &key.container_id)).await;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let external = request
+        .ipam_result
+        .as_ref()
+        .map(AddResult::from_json)
+        .transpose()?;
+    let _container = shared
+        .locks
+        .lock(&format!("container {}", key.container_id))
+        .await;
+    let _pod = shared
+        .locks
+        .lock(&lock_name(&args, &key.container_id))
+        .await;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let input = AddInput {
         key,
         netns_path: request.var("CNI_NETNS").to_owned(),
@@ -55,11 +79,18 @@ pub(super) async fn add(shared: &Arc<Shared>, call: Call) -> Result<Value, CniEr
         prefix: shared.deps.interface_prefix.clone(),
         default_mtu: shared.deps.state.borrow().mtu,
         boot_id: shared.deps.boot_id.clone(),
-        seq: shared.records.next_seq(u64::try_from(now.as_millis()).unwrap_or(0)),
+        seq: shared
+            .records
+            .next_seq(u64::try_from(now.as_millis()).unwrap_or(0)),
         now: now.as_secs(),
         records: shared.records.all(),
     };
-    let driver = Driver { shared, call: &call, args, netns };
+    let driver = Driver {
+        shared,
+        call: &call,
+        args,
+        netns,
+    };
     let attachment = driver.run(AddMachine::new(input)).await?;
     let result = attachment.result.clone().unwrap_or_default();
     shared.annotator.queue(Annotation::set(&attachment));
@@ -69,10 +100,15 @@ pub(super) async fn add(shared: &Arc<Shared>, call: Call) -> Result<Value, CniEr
 /// `CNI_CONTAINERID` and `CNI_IFNAME` of a call; the executable has checked them, but a socket is open to every root
 /// program, and they become a file name.
 pub(super) fn key(call: &Call) -> Result<AttachmentKey, CniError> {
-    let (id, ifname) = (call.request.var("CNI_CONTAINERID"), call.request.var("CNI_IFNAME"));
+    let (id, ifname) = (
+        call.request.var("CNI_CONTAINERID"),
+        call.request.var("CNI_IFNAME"),
+    );
     if !margay_cni::environment::is_identifier(id) {
-        return Err(CniError::new(Code::BAD_ENVIRONMENT, "invalid characters in containerID")
-            .with_details(id));
+        return Err(
+            CniError::new(Code::BAD_ENVIRONMENT, "invalid characters in containerID")
+                .with_details(id),
+        );
     }
     margay_cni::environment::check_ifname(ifname)?;
     Ok(AttachmentKey::new(id, ifname))
@@ -81,7 +117,10 @@ pub(super) fn key(call: &Call) -> Result<AttachmentKey, CniError> {
 /// ADD succeeded, but nobody heard it.
 pub(super) async fn undo_unheard(shared: &Arc<Shared>, container_id: &str) {
     let records = shared.records.all();
-    for record in records.into_iter().filter(|r| r.key.container_id == container_id) {
+    for record in records
+        .into_iter()
+        .filter(|r| r.key.container_id == container_id)
+    {
         del::remove(shared, record).await;
     }
 }
@@ -124,26 +163,40 @@ impl Driver<'_> {
             AddAction::AwaitReady => self.await_ready().await?,
             AddAction::FindPod => {
                 let (namespace, name) = (self.args.namespace.clone(), self.args.name.clone());
-                let pod = self.unless_cancelled(shared.deps.pods.find(namespace, name)).await??;
+                let pod = self
+                    .unless_cancelled(shared.deps.pods.find(namespace, name))
+                    .await??;
                 return Ok(AddOutcome::Pod(Box::new(pod)));
             }
             AddAction::InspectNetns => {
                 let ifname = self.call.request.var("CNI_IFNAME").to_owned();
-                return kernel::inspect(self.netns.clone(), ifname).await.map(AddOutcome::Netns);
+                return kernel::inspect(self.netns.clone(), ifname)
+                    .await
+                    .map(AddOutcome::Netns);
             }
             AddAction::Verify(record) => return self.verify(&record).await,
             AddAction::Purge(record) => del::purge(shared, *record).await?,
             AddAction::Detach(record) => self.detach(&record).await?,
             AddAction::Supersede(record) => self.supersede(*record).await?,
             AddAction::Allocate(allocation) => return self.allocate(*allocation).await,
-            AddAction::ReturnToOwner { address, handle, owner } => {
+            AddAction::ReturnToOwner {
+                address,
+                handle,
+                owner,
+            } => {
                 tracing::warn!(%address, owner = %owner.key, "an address in use was allocated; returning it");
-                let to = TransferTarget { handle: owner.ipam.handle, pod: owner.pod };
+                let to = TransferTarget {
+                    handle: owner.ipam.handle,
+                    pod: owner.pod,
+                };
                 shared.deps.addresses.transfer(address, handle, to).await?;
             }
             AddAction::Save(record) => save(shared, &record)?,
             AddAction::CommitPolicy(record) => {
-                let seq = shared.deps.dataplane.upsert_endpoint(kernel::endpoint(&record, false));
+                let seq = shared
+                    .deps
+                    .dataplane
+                    .upsert_endpoint(kernel::endpoint(&record, false));
                 let commit = shared.deps.dataplane.wait_committed(seq, KERNEL_LIMIT);
                 self.kernel_result(self.unless_cancelled(commit).await?)?;
             }
@@ -164,19 +217,27 @@ impl Driver<'_> {
     async fn await_ready(&self) -> Result<(), CniError> {
         let mut state = self.shared.deps.state.clone();
         let ready = state.wait_for(|state| state.not_ready.is_none());
-        let waited = self.unless_cancelled(tokio::time::timeout(READY_LIMIT, ready)).await?;
+        let waited = self
+            .unless_cancelled(tokio::time::timeout(READY_LIMIT, ready))
+            .await?;
         if matches!(waited, Ok(Ok(_))) {
             return Ok(());
         }
-        let why = self.shared.deps.state.borrow().not_ready.clone().unwrap_or_default();
+        let why = self
+            .shared
+            .deps
+            .state
+            .borrow()
+            .not_ready
+            .clone()
+            .unwrap_or_default();
         Err(CniError::try_again("the node agent is not ready to add pods").with_details(why))
     }
 
     async fn verify(&self, record: &Attachment) -> Result<AddOutcome, CniError> {
         let wiring = kernel::wiring(self.shared, record, self.netns.clone(), Vec::new());
         let wired = kernel::wired(record);
-        let findings =
-            kernel::blocking(move || margay_felix::wire::check(&wiring, &wired)).await?;
+        let findings = kernel::blocking(move || margay_felix::wire::check(&wiring, &wired)).await?;
         let intact = findings.is_ok_and(|findings| {
             for finding in &findings {
                 tracing::info!(container = %record.key, %finding, "attachment is to be wired again");
@@ -214,9 +275,14 @@ impl Driver<'_> {
                 Err(CniError::try_again("no address was assigned in time"))
             }
         };
-        let exhausted = allocated.as_ref().is_err_and(|error| error.code == Code::NO_ADDRESS);
-        *self.shared.exhausted.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
-            exhausted.then(Instant::now);
+        let exhausted = allocated
+            .as_ref()
+            .is_err_and(|error| error.code == Code::NO_ADDRESS);
+        *self
+            .shared
+            .exhausted
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = exhausted.then(Instant::now);
         allocated.map(|(addresses, reused)| AddOutcome::Allocated { addresses, reused })
     }
 
@@ -239,16 +305,24 @@ impl Driver<'_> {
         let dataplane = &self.shared.deps.dataplane;
         dataplane.upsert_endpoint(kernel::endpoint(record, true));
         let id = kernel::endpoint_id(&record.key);
-        let routed = self.unless_cancelled(dataplane.wait_routed(&id, KERNEL_LIMIT)).await?;
+        let routed = self
+            .unless_cancelled(dataplane.wait_routed(&id, KERNEL_LIMIT))
+            .await?;
         self.kernel_result(routed)?;
         status_file::write(&self.shared.deps.paths.endpoint_status, record);
         Ok(())
     }
 
-    fn kernel_result(&self, result: Result<(), margay_felix::DataplaneError>) -> Result<(), CniError> {
+    fn kernel_result(
+        &self,
+        result: Result<(), margay_felix::DataplaneError>,
+    ) -> Result<(), CniError> {
         let failure = result.as_ref().err().map(ToString::to_string);
-        let mut last =
-            self.shared.kernel_failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut last = self
+            .shared
+            .kernel_failure
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         last.clone_from(&failure);
         match failure {
             None => Ok(()),
@@ -277,7 +351,10 @@ pub(super) fn state_error(error: &std::io::Error) -> CniError {
 }
 
 fn save(shared: &Shared, record: &Attachment) -> Result<(), CniError> {
-    shared.records.save(record).map_err(|error| state_error(&error))
+    shared
+        .records
+        .save(record)
+        .map_err(|error| state_error(&error))
 }
 
 /// Takes an endpoint out of the kernel, and waits until it is.
@@ -285,10 +362,13 @@ pub(super) async fn withdraw(shared: &Shared, record: &Attachment) -> Result<(),
     let dataplane = &shared.deps.dataplane;
     let seq = dataplane.remove_endpoint(kernel::endpoint_id(&record.key));
     status_file::remove(&shared.deps.paths.endpoint_status, record);
-    dataplane.wait_committed(seq, KERNEL_LIMIT).await.map_err(|error| {
-        CniError::kernel("the pod's routes were not removed in time")
-            .with_details(error.to_string())
-    })
+    dataplane
+        .wait_committed(seq, KERNEL_LIMIT)
+        .await
+        .map_err(|error| {
+            CniError::kernel("the pod's routes were not removed in time")
+                .with_details(error.to_string())
+        })
 }
 
 type Allocated = Result<(Vec<IpAddr>, bool), CniError>;

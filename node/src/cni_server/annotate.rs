@@ -46,7 +46,10 @@ impl Annotation {
         Annotation::of(
             record,
             Some(record.key.container_id.clone()),
-            vec![(POD_IP.to_owned(), String::new()), (POD_IPS.to_owned(), String::new())],
+            vec![
+                (POD_IP.to_owned(), String::new()),
+                (POD_IPS.to_owned(), String::new()),
+            ],
         )
     }
 
@@ -113,7 +116,11 @@ async fn write_all(
             match pods.patch(patch.clone()).await {
                 Ok(PodUpdate::Done) => break,
                 Ok(PodUpdate::Gone) => {
-                    tracing::debug!(namespace = patch.namespace, pod = patch.name, "pod is gone, not annotated");
+                    tracing::debug!(
+                        namespace = patch.namespace,
+                        pod = patch.name,
+                        "pod is gone, not annotated"
+                    );
                     break;
                 }
                 Err(error) => {

@@ -50,12 +50,16 @@ impl Conflist {
         };
         let mtu = get("CNI_MTU").unwrap_or_else(|| "0".to_owned());
         Ok(Conflist {
-            directory: get("CNI_NET_DIR").unwrap_or_else(|| "/etc/cni/net.d".to_owned()).into(),
+            directory: get("CNI_NET_DIR")
+                .unwrap_or_else(|| "/etc/cni/net.d".to_owned())
+                .into(),
             file_name: get("CNI_CONF_NAME").unwrap_or_else(|| "10-margay.conflist".to_owned()),
             old_file_name: get("CNI_OLD_CONF_NAME"),
             template,
             node: node.to_owned(),
-            mtu: mtu.parse().with_context(|| format!("CNI_MTU {mtu:?} is no number"))?,
+            mtu: mtu
+                .parse()
+                .with_context(|| format!("CNI_MTU {mtu:?} is no number"))?,
             offer_status: get("MARGAY_CNI_STATUS").is_some_and(|value| value == "true"),
         })
     }
@@ -105,7 +109,11 @@ impl Conflist {
     }
 
     fn replace(&self, template: &str) -> String {
-        let kubeconfig = self.directory.join("calico-kubeconfig").display().to_string();
+        let kubeconfig = self
+            .directory
+            .join("calico-kubeconfig")
+            .display()
+            .to_string();
         [
             ("__KUBERNETES_NODE_NAME__", self.node.as_str()),
             ("__CNI_MTU__", &self.mtu.to_string()),
@@ -120,7 +128,9 @@ impl Conflist {
             ("__REQUIRE_MTU_FILE__", "false"),
         ]
         .into_iter()
-        .fold(template.to_owned(), |text, (placeholder, value)| text.replace(placeholder, value))
+        .fold(template.to_owned(), |text, (placeholder, value)| {
+            text.replace(placeholder, value)
+        })
     }
 }
 
@@ -176,7 +186,9 @@ fn replace(directory: &Path, path: &Path, text: &str) -> std::io::Result<()> {
 fn first_file(directory: &Path) -> Option<String> {
     let names = fs::read_dir(directory).ok()?.filter_map(|entry| {
         let name = entry.ok()?.file_name().into_string().ok()?;
-        let read = [".conf", ".conflist", ".json"].iter().any(|suffix| name.ends_with(suffix));
+        let read = [".conf", ".conflist", ".json"]
+            .iter()
+            .any(|suffix| name.ends_with(suffix));
         read.then_some(name)
     });
     names.min()
@@ -188,7 +200,12 @@ mod tests {
 
     fn conflist(directory: &Path, pairs: &[(&str, &str)]) -> Conflist {
         let mut conflist = Conflist::from_vars(
-            |name| pairs.iter().find(|(key, _)| *key == name).map(|(_, v)| (*v).to_owned()),
+            |name| {
+                pairs
+                    .iter()
+                    .find(|(key, _)| *key == name)
+                    .map(|(_, v)| (*v).to_owned())
+            },
             "node-1",
         )
         .expect("settings");
@@ -221,7 +238,10 @@ mod tests {
         let conflist = conflist(directory.path(), &[]);
         assert!(write_conflist(&conflist).expect("written"));
         assert!(!write_conflist(&conflist).expect("the same"));
-        assert_eq!(fs::read_dir(directory.path()).expect("directory").count(), 1);
+        assert_eq!(
+            fs::read_dir(directory.path()).expect("directory").count(),
+            1
+        );
     }
 
     #[test]
@@ -231,13 +251,23 @@ mod tests {
         fs::write(&calico, "{}").expect("write");
         write_conflist(&conflist(directory.path(), &[])).expect("written");
         assert_eq!(fs::read_to_string(&calico).expect("file"), "{}");
-        assert_eq!(first_file(directory.path()).as_deref(), Some("10-calico.conflist"));
+        assert_eq!(
+            first_file(directory.path()).as_deref(),
+            Some("10-calico.conflist")
+        );
         let named = conflist(
             directory.path(),
-            &[("CNI_CONF_NAME", "10-calico.conflist"), ("CNI_OLD_CONF_NAME", "10-margay.conflist")],
+            &[
+                ("CNI_CONF_NAME", "10-calico.conflist"),
+                ("CNI_OLD_CONF_NAME", "10-margay.conflist"),
+            ],
         );
         write_conflist(&named).expect("written");
-        assert!(fs::read_to_string(&calico).expect("file").contains("margay"));
+        assert!(
+            fs::read_to_string(&calico)
+                .expect("file")
+                .contains("margay")
+        );
         assert!(!directory.path().join("10-margay.conflist").exists());
     }
 
@@ -245,13 +275,18 @@ mod tests {
     fn template_is_filled_in_and_checked() {
         let directory = tempfile::tempdir().expect("directory");
         let template = r#"{"name":"x","plugins":[{"type":"calico","nodename":"__KUBERNETES_NODE_NAME__","mtu":__CNI_MTU__}]}"#;
-        let filled =
-            conflist(directory.path(), &[("CNI_NETWORK_CONFIG", template), ("CNI_MTU", "1400")]);
+        let filled = conflist(
+            directory.path(),
+            &[("CNI_NETWORK_CONFIG", template), ("CNI_MTU", "1400")],
+        );
         let text = filled.render().expect("rendered");
         assert!(text.contains("\"node-1\"") && text.contains("1400"));
         let bad = conflist(directory.path(), &[("CNI_NETWORK_CONFIG", "{")]);
         assert!(write_conflist(&bad).is_err());
-        assert_eq!(fs::read_dir(directory.path()).expect("directory").count(), 0);
+        assert_eq!(
+            fs::read_dir(directory.path()).expect("directory").count(),
+            0
+        );
     }
 
     #[test]

@@ -33,8 +33,9 @@ pub(super) async fn receive(stream: &UnixStream) -> io::Result<Received> {
 async fn some(stream: &UnixStream, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     loop {
         stream.readable().await?;
-        let received =
-            stream.try_io(Interest::READABLE, || scm::receive(stream.as_fd(), &mut *buffer));
+        let received = stream.try_io(Interest::READABLE, || {
+            scm::receive(stream.as_fd(), &mut *buffer)
+        });
         match received {
             Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -34,18 +34,28 @@ pub(super) async fn locked(
     hints: LenientConfig,
     netns: Option<Netns>,
 ) {
-    let _container = shared.locks.lock(&format!("container {}", key.container_id)).await;
+    let _container = shared
+        .locks
+        .lock(&format!("container {}", key.container_id))
+        .await;
     // The record names the pod even when the call does not.
-    let name = shared
-        .records
-        .get(&key)
-        .map_or_else(|| lock_name(&args, &key.container_id), |record| record.lock_name());
+    let name = shared.records.get(&key).map_or_else(
+        || lock_name(&args, &key.container_id),
+        |record| record.lock_name(),
+    );
     let _pod = shared.locks.lock(&name).await;
     let record = shared.records.get(&key);
     let live = shared.records.addresses_of_others(&key);
     let boot_id = shared.deps.boot_id.clone();
-    let input =
-        DelInput { key, args, hints, record, has_netns: netns.is_some(), live, boot_id };
+    let input = DelInput {
+        key,
+        args,
+        hints,
+        record,
+        has_netns: netns.is_some(),
+        live,
+        boot_id,
+    };
     run(shared, input, netns).await;
 }
 
@@ -68,8 +78,10 @@ pub(super) async fn purge(shared: &Arc<Shared>, record: Attachment) -> Result<()
     kernel::unwire(shared, &record).await?;
     match remove(shared, record).await.pop() {
         None => Ok(()),
-        Some(error) => Err(CniError::try_again("an earlier attempt is still being removed")
-            .with_details(error.to_string())),
+        Some(error) => Err(
+            CniError::try_again("an earlier attempt is still being removed")
+                .with_details(error.to_string()),
+        ),
     }
 }
 
@@ -118,12 +130,14 @@ async fn act(
             shared.annotator.queue(Annotation::clear(&record));
             Ok(())
         }
-        DelAction::Save(record) => {
-            shared.records.save(&record).map_err(|error| add::state_error(&error))
-        }
-        DelAction::Forget(key) => {
-            shared.records.forget(&key).map_err(|error| add::state_error(&error))
-        }
+        DelAction::Save(record) => shared
+            .records
+            .save(&record)
+            .map_err(|error| add::state_error(&error)),
+        DelAction::Forget(key) => shared
+            .records
+            .forget(&key)
+            .map_err(|error| add::state_error(&error)),
     }
 }
 
@@ -131,9 +145,12 @@ async fn release(shared: &Shared, handles: Vec<String>) -> Result<(), CniError> 
     let mut result = Ok(());
     for handle in handles {
         let released = shared.deps.addresses.release_handle(handle.clone());
-        let outcome = tokio::time::timeout(RELEASE_LIMIT, released).await.unwrap_or_else(|_| {
-            Err(CniError::try_again("the address was not released in time").with_details(handle))
-        });
+        let outcome = tokio::time::timeout(RELEASE_LIMIT, released)
+            .await
+            .unwrap_or_else(|_| {
+                Err(CniError::try_again("the address was not released in time")
+                    .with_details(handle))
+            });
         result = result.and(outcome);
     }
     result

@@ -24,6 +24,8 @@ pub(super) async fn gc(shared: &Arc<Shared>, call: &Call) -> Result<(), CniError
     if problems.is_empty() {
         return Ok(());
     }
-    Err(CniError::kernel("some stale attachments are still being removed")
-        .with_details(problems.join("; ")))
+    Err(
+        CniError::kernel("some stale attachments are still being removed")
+            .with_details(problems.join("; ")),
+    )
 }

@@ -55,7 +55,11 @@ pub(super) fn wiring(
         pod_interface: record.key.ifname.clone(),
         alias: record.alias(),
         superseded,
-        mtu: if record.mtu > 0 { record.mtu } else { DEFAULT_MTU },
+        mtu: if record.mtu > 0 {
+            record.mtu
+        } else {
+            DEFAULT_MTU
+        },
         pod_mac: parse_mac(&record.pod_mac),
         queues: record.num_queues.max(1),
         addresses: record.ips.iter().map(IpNet::addr).collect(),
@@ -98,7 +102,9 @@ pub(super) async fn unwire(shared: &Shared, record: &Attachment) -> Result<Unwir
         host_index: record.host_ifindex,
         alias: record.alias(),
     };
-    blocking(move || margay_felix::wire::unwire(&which)).await?.map_err(|error| wire_error(&error))
+    blocking(move || margay_felix::wire::unwire(&which))
+        .await?
+        .map_err(|error| wire_error(&error))
 }
 
 /// Runs blocking work and waits for it.
@@ -146,7 +152,8 @@ pub(super) async fn replaceable(shared: &Shared, record: &Attachment) -> Vec<Str
         .map(Attachment::alias)
         .collect();
     let (netns, name) = (shared.deps.netns.clone(), record.host_if.clone());
-    let found = blocking(move || Rtnl::open_in(&netns).and_then(|mut r| r.link_by_name(&name))).await;
+    let found =
+        blocking(move || Rtnl::open_in(&netns).and_then(|mut r| r.link_by_name(&name))).await;
     if let Ok(Ok(Some(link))) = found
         && let Some(alias) = link.alias
         && alias.starts_with("margay:")
@@ -174,7 +181,10 @@ pub(super) async fn remove_stray(
     pod: Netns,
     ifname: String,
 ) -> Result<(), CniError> {
-    let (host, prefix) = (shared.deps.netns.clone(), shared.deps.interface_prefix.clone());
+    let (host, prefix) = (
+        shared.deps.netns.clone(),
+        shared.deps.interface_prefix.clone(),
+    );
     let live: Vec<u32> = shared
         .records
         .all()
@@ -191,13 +201,19 @@ pub(super) async fn remove_stray(
             return Ok(());
         };
         let mut rtnl = Rtnl::open_in(&host).map_err(|error| failed(error.to_string()))?;
-        let peer = inside.parent.and_then(|index| rtnl.link_by_index(index).ok().flatten());
+        let peer = inside
+            .parent
+            .and_then(|index| rtnl.link_by_index(index).ok().flatten());
         let Some(peer) = peer else { return Ok(()) };
         let paired = peer.parent == Some(inside.index);
         let is_pod_interface = matches!(peer.kind.as_deref(), Some("veth" | "netkit"));
-        if paired && is_pod_interface && peer.name.starts_with(&prefix) && !live.contains(&peer.index)
+        if paired
+            && is_pod_interface
+            && peer.name.starts_with(&prefix)
+            && !live.contains(&peer.index)
         {
-            rtnl.delete_link(peer.index).map_err(|error| failed(error.to_string()))?;
+            rtnl.delete_link(peer.index)
+                .map_err(|error| failed(error.to_string()))?;
         }
         Ok(())
     })

@@ -15,29 +15,41 @@ use super::{Shared, del, kernel};
 pub(super) async fn recover(shared: &Arc<Shared>) -> anyhow::Result<()> {
     let records = shared.records.all();
     let live = live_records(shared, &records).await?;
-    let endpoints = live.iter().map(|record| kernel::endpoint(record, true)).collect();
+    let endpoints = live
+        .iter()
+        .map(|record| kernel::endpoint(record, true))
+        .collect();
     shared.deps.dataplane.set_endpoints(endpoints);
     shared.deps.dataplane.in_sync(Source::Endpoints);
-    tracing::info!(records = records.len(), live = live.len(), "attachments recovered");
+    tracing::info!(
+        records = records.len(),
+        live = live.len(),
+        "attachments recovered"
+    );
     for record in records {
         // Of another boot: nothing of it is in the kernel, only its addresses are to be given back.
         if record.boot_id != shared.deps.boot_id || record.state != State::Ready {
             let mut record = record;
             record.state = State::Deleting;
-            shared.records.save(&record).context("write an attachment record")?;
+            shared
+                .records
+                .save(&record)
+                .context("write an attachment record")?;
         }
     }
     // What cannot be done now (the API may be away) is retried later; nobody waits for it.
-    for record in shared.records.all().into_iter().filter(|r| r.state == State::Deleting) {
+    for record in shared
+        .records
+        .all()
+        .into_iter()
+        .filter(|r| r.state == State::Deleting)
+    {
         del::remove(shared, record).await;
     }
     replay(shared).await
 }
 
-async fn live_records(
-    shared: &Shared,
-    records: &[Attachment],
-) -> anyhow::Result<Vec<Attachment>> {
+async fn live_records(shared: &Shared, records: &[Attachment]) -> anyhow::Result<Vec<Attachment>> {
     let boot_id = shared.deps.boot_id.clone();
     let candidates: Vec<Attachment> = records
         .iter()
@@ -48,7 +60,10 @@ async fn live_records(
     let live = kernel::blocking(move || {
         let mut rtnl = Rtnl::open_in(&netns)?;
         Ok::<_, margay_felix::kernel::KernelError>(
-            candidates.into_iter().filter(|r| kernel::is_live(&mut rtnl, r)).collect(),
+            candidates
+                .into_iter()
+                .filter(|r| kernel::is_live(&mut rtnl, r))
+                .collect(),
         )
     });
     live.await?.context("read the interfaces of this node")
@@ -60,9 +75,14 @@ async fn replay(shared: &Arc<Shared>) -> anyhow::Result<()> {
     for tombstone in graveyard.all().context("read pending DELs")? {
         tracing::info!(container = %tombstone.key, "doing a DEL that came while the agent was away");
         let args = PodArgs::parse(&tombstone.args).unwrap_or_default();
-        let hints = LenientConfig { name: tombstone.network, ..LenientConfig::default() };
+        let hints = LenientConfig {
+            name: tombstone.network,
+            ..LenientConfig::default()
+        };
         del::locked(shared, tombstone.key.clone(), args, hints, None).await;
-        graveyard.remove(&tombstone.key).context("remove a pending DEL")?;
+        graveyard
+            .remove(&tombstone.key)
+            .context("remove a pending DEL")?;
     }
     Ok(())
 }

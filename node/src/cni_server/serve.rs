@@ -96,7 +96,11 @@ async fn serve(shared: Arc<Shared>, mut stream: UnixStream) {
     let started = std::time::Instant::now();
     let container = request.var("CNI_CONTAINERID").to_owned();
     let cancel = CancellationToken::new();
-    let call = Call { request, netns, cancel: cancel.clone() };
+    let call = Call {
+        request,
+        netns,
+        cancel: cancel.clone(),
+    };
     let limit = Duration::from_millis(call.request.deadline_ms).min(CALL_LIMIT);
     let result = {
         // Boxed: the operations' futures are large, and there is one per connection.
@@ -137,7 +141,10 @@ fn authorise(stream: &UnixStream) -> io::Result<()> {
     if uid == 0 {
         return Ok(());
     }
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("caller has uid {uid}, not 0")))
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!("caller has uid {uid}, not 0"),
+    ))
 }
 
 async fn operate(shared: &Arc<Shared>, call: Call) -> Result<Option<Value>, CniError> {

@@ -35,5 +35,9 @@ pub(super) fn remove(directory: &Path, record: &Attachment) {
 }
 
 fn name(record: &Attachment) -> String {
-    names::status_file(&record.pod_args(), &record.key.container_id, &record.key.ifname)
+    names::status_file(
+        &record.pod_args(),
+        &record.key.container_id,
+        &record.key.ifname,
+    )
 }

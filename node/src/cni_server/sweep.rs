@@ -53,7 +53,11 @@ pub(super) fn run(
     let tracker = shared.calls.clone();
     tracker.spawn(async move {
         let mut tick = tokio::time::interval(TICK);
-        let mut retry = shared.records.all().iter().any(|r| r.state == State::Deleting);
+        let mut retry = shared
+            .records
+            .all()
+            .iter()
+            .any(|r| r.state == State::Deleting);
         loop {
             tokio::select! {
                 () = stop.cancelled() => {
@@ -92,7 +96,10 @@ async fn unwire(shared: &Shared, record: &Attachment) {
     match kernel::unwire(shared, record).await {
         Ok(Unwired::Removed | Unwired::Absent) => {}
         Ok(Unwired::NotOurs) => {
-            tracing::debug!(interface = record.host_if, "interface belongs to a newer sandbox");
+            tracing::debug!(
+                interface = record.host_if,
+                "interface belongs to a newer sandbox"
+            );
         }
         Err(error) => tracing::warn!(interface = record.host_if, %error, "interface not removed"),
     }
@@ -104,7 +111,10 @@ async fn retry_removals(shared: &Arc<Shared>) {
             continue;
         }
         let _together = shared.gc.shared().await;
-        let _container = shared.locks.lock(&format!("container {}", record.key.container_id)).await;
+        let _container = shared
+            .locks
+            .lock(&format!("container {}", record.key.container_id))
+            .await;
         let _pod = shared.locks.lock(&record.lock_name()).await;
         // It may have been dealt with while we waited.
         if let Some(record) = shared.records.get(&record.key)
@@ -124,6 +134,9 @@ fn touch_if_healthy(shared: &Shared) {
 }
 
 fn touch(path: &Path) -> std::io::Result<()> {
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+    let file = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)?;
     file.set_modified(std::time::SystemTime::now())
 }
