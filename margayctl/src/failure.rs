@@ -13,6 +13,9 @@ pub(crate) const BAD_ANSWER: u8 = 3;
 /// Exit code of a command that could not ask everybody it had to.
 pub(crate) const INCONCLUSIVE: u8 = 4;
 
+/// Exit code of a command that was interrupted from the terminal.
+pub(crate) const INTERRUPTED: u8 = 130;
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
