@@ -19,6 +19,7 @@ pub mod desired;
 pub mod kernel;
 pub mod reconcile;
 mod routes;
+mod rules;
 pub mod wire;
 
 pub use dataplane::{

@@ -3,6 +3,7 @@
 mod command;
 mod config;
 mod drift;
+mod flows;
 mod reactor;
 mod state;
 mod status;

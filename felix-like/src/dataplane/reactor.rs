@@ -3,6 +3,7 @@
 //! Whatever has piled up is taken in first, then one pass is made over all kernel tables; the BGP backlog is written in
 //! slices, so that a pod never waits behind a hundred thousand routes.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use super::state::State;
 use super::status::Problem;
 use crate::desired::Seq;
 use crate::kernel::monitor::{RouteEvent, RouteMonitor};
+use crate::kernel::nft::{NftEvent, NftMonitor};
 
 /// Inputs taken in before the next pass.
 const INPUTS_PER_PASS: usize = 20_000;
@@ -32,6 +34,10 @@ pub(super) enum Input {
     Command(Command),
     /// From the rtnetlink monitor.
     Route(RouteEvent),
+    /// From the nf_tables monitor.
+    Nft(NftEvent),
+    /// From the connection tracking thread.
+    FlowsForgotten(Vec<IpAddr>),
 }
 
 /// Where the thread publishes.
@@ -77,7 +83,9 @@ impl Reactor {
             let _guard = StopOnDrop(Arc::clone(&stop));
             let backlog = Arc::new(AtomicUsize::new(0));
             // Subscribe first, read afterwards: nothing can fall in between.
-            let opened = State::open(config, Arc::clone(&facts.drift)).and_then(|mut state| {
+            let opened = State::open(config, Arc::clone(&facts.drift), input.clone());
+            let opened = opened.and_then(|mut state| {
+                watch_tables(&state, input.clone(), &stop)?;
                 watch_routes(&state, input, &backlog, &stop)?;
                 state.resync()?;
                 Ok(state)
@@ -163,6 +171,8 @@ impl Reactor {
                 self.backlog.fetch_sub(1, Ordering::Relaxed);
                 self.state.route_event(event);
             }
+            Input::Nft(event) => self.state.nft_event(event),
+            Input::FlowsForgotten(ips) => self.state.flows_forgotten(&ips),
             Input::Command(Command::Change(seq, change)) => {
                 self.seen = seq;
                 match change {
@@ -218,6 +228,24 @@ impl Reactor {
             });
         }
     }
+}
+
+fn watch_tables(
+    state: &State,
+    input: mpsc::Sender<Input>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), DataplaneError> {
+    let monitor =
+        NftMonitor::open(state.monitor_buffer()).map_err(|source| DataplaneError::Kernel {
+            action: "subscribe to nf_tables",
+            source,
+        })?;
+    let stop = Arc::clone(stop);
+    std::thread::Builder::new()
+        .name("nft-monitor".to_owned())
+        .spawn(move || monitor.run(&stop, |event| input.send(Input::Nft(event)).is_ok()))
+        .map_err(|e| DataplaneError::Netns(crate::kernel::NetnsError::Thread(e.to_string())))?;
+    Ok(())
 }
 
 fn watch_routes(

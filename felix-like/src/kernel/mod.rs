@@ -3,11 +3,13 @@
 //! One request layer ([`netlink`]) serves all three netlink protocols used: it encodes by hand, waits with a time
 //! limit, and never reports success for a request that was not acknowledged.
 
+pub mod conntrack;
 mod error;
 mod mac;
 pub mod monitor;
 pub mod netlink;
 pub mod netns;
+pub mod nft;
 pub mod rtnl;
 pub mod sysctl;
 

@@ -355,6 +355,11 @@ impl<K: Ord + Hash + Clone + Debug, V: Eq + Clone> Reconciled<K, V> {
         self.not_before.insert(key.clone(), when);
     }
 
+    /// Ends the delay of `key`.
+    pub fn delay_over(&mut self, key: &K) {
+        self.not_before.remove(key);
+    }
+
     /// When the first delayed key becomes due.
     pub fn next_due(&self) -> Option<Instant> {
         self.not_before

@@ -1,16 +1,24 @@
 //! Writing the difference.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::State;
+use crate::dataplane::flows::FlowJob;
 use crate::desired::Source;
 use crate::kernel::KernelError;
 use crate::kernel::rtnl::{Neighbour, RouteKey, RouteSpec};
 use crate::reconcile::{Removal, Work};
-use crate::routes::RouteOwner;
+use crate::routes::{ELEVATED_METRIC, RouteOwner, WORKLOAD_METRIC};
 
 /// Route operations in one pass: some ten milliseconds.
 const ROUTES_PER_PASS: usize = 4096;
+
+/// Longest wait for connection tracking before a route is written all the same.
+const FORGET_LIMIT: Duration = Duration::from_secs(5);
+
+fn is_host(key: &RouteKey) -> bool {
+    key.prefix.prefix_len() == key.prefix.max_prefix_len()
+}
 
 impl State {
     /// One pass over all tables. True when everything but the backlog of routes is in the kernel, so that callers
@@ -26,10 +34,17 @@ impl State {
             self.reconsider_at = None;
             self.routes.reconsider();
         }
-        if !self.first_commit_done && self.in_sync.contains(&Source::Pools) {
-            self.apply_global_settings();
-            self.first_commit_done = true;
-        } else if self.global_settings_to_check && self.forwarding_on && !self.drift.paused {
+        self.plan_tables();
+        let mut committed = self.first_commit_done;
+        // Before the pools are known there is nothing right to commit.
+        if self.in_sync.contains(&Source::Pools) {
+            committed = self.apply_tables();
+            if committed && !self.first_commit_done {
+                self.first_commit_done = true;
+                self.apply_global_settings();
+            }
+        }
+        if self.global_settings_to_check && self.forwarding_on && !self.drift.paused {
             self.apply_global_settings();
         }
         self.apply_interface_settings();
@@ -37,7 +52,7 @@ impl State {
         self.apply_routes();
         self.apply_neighbours();
         self.answer_waiting();
-        self.first_commit_done
+        committed
     }
 
     pub(in crate::dataplane) fn has_backlog(&self) -> bool {
@@ -46,10 +61,15 @@ impl State {
     }
 
     pub(in crate::dataplane) fn next_due(&self) -> Option<Instant> {
+        let tables = self
+            .tables
+            .next_due()
+            .filter(|_| self.in_sync.contains(&Source::Pools));
         [
             self.routes.next_due(),
             self.neighbours.next_due(),
             self.reconsider_at,
+            tables,
         ]
         .into_iter()
         .flatten()
@@ -72,6 +92,7 @@ impl State {
 
     /// The safety net: everything is read and compared. What only this finds is a defect of the notices' handling.
     pub(in crate::dataplane) fn check_everything(&mut self) {
+        self.tables.reread();
         match self.resync() {
             Ok(0) if self.routes.pending_count() == 0 => {
                 self.verified_at = Some(std::time::SystemTime::now());
@@ -96,6 +117,7 @@ impl State {
         });
         self.routes = routes;
         self.remove_strays();
+        let work = self.hold_back(work, now);
         if work.is_empty() {
             return;
         }
@@ -112,6 +134,77 @@ impl State {
             match item {
                 Work::Write { key, value, .. } => self.route_written(key, value, result),
                 Work::Remove { key, value } => self.route_removed(key, &value, result),
+            }
+        }
+    }
+
+    /// A pod's address that moves to another interface, or away, first loses its old route, then its tracked
+    /// connections, and only then gets the new route: what was accepted for the old pod must not count for the new one.
+    fn hold_back(
+        &mut self,
+        work: Vec<Work<RouteKey, RouteSpec>>,
+        now: Instant,
+    ) -> Vec<Work<RouteKey, RouteSpec>> {
+        let mut ready = Vec::with_capacity(work.len());
+        for item in work {
+            let Work::Write { key, value, old } = &item else {
+                ready.push(item);
+                continue;
+            };
+            if self.forgetting.contains(&key.prefix.addr()) && is_host(key) {
+                self.routes.put_back(key);
+                self.routes.delay(key, now + FORGET_LIMIT);
+                continue;
+            }
+            if let Some(old) = old
+                .as_ref()
+                .filter(|old| self.leaves_pod(key, old, Some(value)))
+            {
+                ready.push(Work::Remove {
+                    key: *key,
+                    value: old.clone(),
+                });
+                continue;
+            }
+            ready.push(item);
+        }
+        ready
+    }
+
+    /// True when a pod's host route stops leading to the interface it led to.
+    fn leaves_pod(&self, key: &RouteKey, old: &RouteSpec, new: Option<&RouteSpec>) -> bool {
+        let [hop] = old.hops.as_slice() else {
+            return false;
+        };
+        is_host(key)
+            && hop.gateway.is_none()
+            && new.is_none_or(|new| new.hops != old.hops)
+            && self.was_workload(hop.link)
+    }
+
+    /// The link is a pod's host end, or was one and is gone.
+    fn was_workload(&self, link: u32) -> bool {
+        self.topology
+            .link(link)
+            .is_none_or(|l| self.ownership.is_workload(l))
+    }
+
+    /// Starts forgetting the flows of an address.
+    pub(super) fn forget_flows(&mut self, ip: std::net::IpAddr) {
+        if self.forgetting.insert(ip) && self.flow_jobs.send(FlowJob::Of(vec![ip])).is_err() {
+            self.forgetting.remove(&ip);
+        }
+    }
+
+    /// The flows of these addresses are forgotten; their routes may be written.
+    pub(in crate::dataplane) fn flows_forgotten(&mut self, ips: &[std::net::IpAddr]) {
+        for ip in ips {
+            self.forgetting.remove(ip);
+            let prefix = ipnet::IpNet::from(*ip);
+            let keys = [WORKLOAD_METRIC, ELEVATED_METRIC].map(|m| RouteKey::new(prefix, m));
+            let bgp = self.bgp_keys.get(&prefix).copied();
+            for key in keys.into_iter().chain(bgp) {
+                self.routes.delay_over(&key);
             }
         }
     }
@@ -137,28 +230,27 @@ impl State {
         }
     }
 
-    fn route_removed(
-        &mut self,
-        key: RouteKey,
-        _value: &RouteSpec,
-        result: Result<(), KernelError>,
-    ) {
+    fn route_removed(&mut self, key: RouteKey, value: &RouteSpec, result: Result<(), KernelError>) {
         match result {
-            Ok(()) => {
-                self.set_actual(key, None);
-            }
-            Err(error) if error.is_absent() => {
-                self.set_actual(key, None);
-            }
             Err(error) if error.effect_unknown() => {
                 self.resync_wanted = true;
                 self.routes.put_back(&key);
             }
+            Ok(()) => self.route_gone(key, value),
+            Err(error) if error.is_absent() => self.route_gone(key, value),
             Err(error) => {
                 tracing::warn!(route = %key, %error, "route not removed");
                 self.routes.failed(&key, error.to_string());
                 self.problems_stale = true;
             }
+        }
+    }
+
+    fn route_gone(&mut self, key: RouteKey, old: &RouteSpec) {
+        let pod = self.leaves_pod(&key, old, None);
+        self.set_actual(key, None);
+        if pod {
+            self.forget_flows(key.prefix.addr());
         }
     }
 

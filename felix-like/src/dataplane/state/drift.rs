@@ -11,6 +11,7 @@ use super::State;
 use crate::dataplane::drift::{DriftLog, DriftRecord};
 use crate::dataplane::lock;
 use crate::kernel::MacAddr;
+use crate::kernel::nft::Family;
 use crate::kernel::rtnl::{NeighKey, RouteKey, RouteSpec};
 use crate::reconcile::{Damping, Observation};
 
@@ -26,6 +27,7 @@ pub(super) struct DriftState {
     lines: u64,
     open_routes: HashMap<RouteKey, u64>,
     open_neighbours: HashMap<NeighKey, u64>,
+    pub(super) open_tables: HashMap<Family, u64>,
     pub(super) routes: Damping<RouteKey>,
     pub(super) neighbours: Damping<NeighKey>,
     pub(super) settings: Damping<String>,
@@ -55,6 +57,7 @@ impl DriftState {
             lines: 0,
             open_routes: HashMap::new(),
             open_neighbours: HashMap::new(),
+            open_tables: HashMap::new(),
             routes: Damping::default(),
             neighbours: Damping::default(),
             settings: Damping::default(),
@@ -126,6 +129,12 @@ impl DriftState {
 
     pub(super) fn neighbour_repaired(&mut self, key: &NeighKey) {
         if let Some(number) = self.open_neighbours.remove(key) {
+            self.repaired(number);
+        }
+    }
+
+    pub(super) fn table_repaired(&mut self, family: Family) {
+        if let Some(number) = self.open_tables.remove(&family) {
             self.repaired(number);
         }
     }

@@ -97,6 +97,19 @@ impl State {
     }
 
     fn link_gone(&mut self, index: u32) {
+        if self
+            .topology
+            .link(index)
+            .is_some_and(|l| self.ownership.is_workload(l))
+        {
+            let keys = self.routes_by_link.get(&index).cloned().unwrap_or_default();
+            for key in keys
+                .iter()
+                .filter(|k| k.prefix.prefix_len() == k.prefix.max_prefix_len())
+            {
+                self.forget_flows(key.prefix.addr());
+            }
+        }
         self.drop_routes_of(index);
         self.appeared.remove(&index);
         self.settings_to_check.remove(&index);

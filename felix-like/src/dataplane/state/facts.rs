@@ -45,10 +45,13 @@ impl State {
                 self.neighbours.pending_count(),
             ),
         );
+        for (name, desired, actual, pending) in self.tables.sizes() {
+            tables.insert(name, count(desired, actual, pending));
+        }
         Status {
             in_sync: self.in_sync.iter().copied().collect(),
             ready: self.first_commit_done,
-            tables_owned: false,
+            tables_owned: self.tables.are_owned(),
             endpoints: self.endpoints.len(),
             endpoints_routed: self
                 .endpoints
@@ -68,7 +71,10 @@ impl State {
 
     fn contended(&mut self) -> usize {
         let now = Instant::now();
-        self.drift.routes.contended(now) + self.drift.neighbours.contended(now)
+        self.drift.routes.contended(now)
+            + self.drift.neighbours.contended(now)
+            + self.drift.settings.contended(now)
+            + self.tables.contended(now)
     }
 
     pub(in crate::dataplane) fn bgp_prefixes_outside_pools(&self) -> Vec<IpNet> {
@@ -149,6 +155,15 @@ impl State {
                 ),
             ));
         }
+        for family in self.tables.contended_tables() {
+            problems.push(Problem::new(
+                ProblemKind::DriftContended,
+                &Provenance::default(),
+                "",
+                format!("another program keeps changing table {family} margay"),
+            ));
+        }
+        problems.extend(self.tables.problems());
         problems.extend(self.feature_problems.iter().cloned());
         problems
     }

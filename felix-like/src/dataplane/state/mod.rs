@@ -8,10 +8,11 @@ mod endpoints;
 mod events;
 mod facts;
 mod settings;
+mod tables;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
@@ -20,6 +21,8 @@ use tokio::sync::oneshot;
 use super::DataplaneError;
 use super::config::{DataplaneConfig, Settings};
 use super::drift::DriftLog;
+use super::flows::{self, FlowJob};
+use super::reactor::Input;
 use super::status::Problem;
 use crate::desired::{
     BgpNextHop, BgpRoute, EndpointDesired, EndpointId, LocalNode, OwnBlock, PoolView, Provenance,
@@ -29,12 +32,19 @@ use crate::kernel::MacAddr;
 use crate::kernel::rtnl::{Hop, NeighKey, RouteKey, RouteSpec, Rtnl};
 use crate::reconcile::Reconciled;
 use crate::routes::{Candidates, Choice, Ownership, PoolTable, Topology};
+use tables::Tables;
 
 /// See the module's words.
 pub(super) struct State {
     config: DataplaneConfig,
     settings: Settings,
     rtnl: Rtnl,
+    tables: Tables,
+    flow_jobs: mpsc::Sender<FlowJob>,
+    /// Addresses whose flows are being forgotten; their new routes wait.
+    forgetting: HashSet<IpAddr>,
+    /// Pools whose untranslated flows have been cut.
+    translated: BTreeSet<IpNet>,
 
     in_sync: BTreeSet<Source>,
     endpoints: HashMap<EndpointId, EndpointDesired>,
@@ -93,11 +103,17 @@ impl State {
     pub(super) fn open(
         config: DataplaneConfig,
         log: Arc<Mutex<DriftLog>>,
+        input: mpsc::Sender<Input>,
     ) -> Result<Self, DataplaneError> {
         let rtnl = Rtnl::open().map_err(|source| DataplaneError::Kernel {
             action: "open an rtnetlink socket",
             source,
         })?;
+        let tables = Tables::open().map_err(|source| DataplaneError::Kernel {
+            action: "open an nf_tables socket",
+            source,
+        })?;
+        let flow_jobs = flows::start(input)?;
         let settings = config.settings.clone();
         let ownership = Ownership {
             interface_prefixes: config.interface_prefixes.clone(),
@@ -110,6 +126,10 @@ impl State {
         Ok(Self {
             settings,
             rtnl,
+            tables,
+            flow_jobs,
+            forgetting: HashSet::new(),
+            translated: BTreeSet::new(),
             in_sync: BTreeSet::new(),
             endpoints: HashMap::new(),
             endpoints_by_interface: HashMap::new(),
@@ -189,7 +209,13 @@ impl State {
         if settings == self.settings {
             return;
         }
+        if settings.table_owner != self.settings.table_owner {
+            self.tables.reread();
+        }
         self.settings = settings;
+        self.rules_changed = true;
+        self.tunnels_changed = true;
+        self.global_settings_to_check = true;
         self.ownership.remove_external = self.settings.remove_external_routes;
         self.replan_everything();
     }

@@ -48,6 +48,39 @@ impl NetlinkSocket {
         results
     }
 
+    /// Sends messages that form one transaction, as they are; says for each how it went. The last but one, the last
+    /// inside the frame, is acknowledged after all errors.
+    ///
+    /// # Errors
+    /// When it is unknown what became of the transaction.
+    pub(crate) fn transaction(
+        &mut self,
+        mut messages: Encoder,
+    ) -> Result<Vec<Result<(), KernelError>>, KernelError> {
+        let count = messages.count();
+        let first = self.next_seq(count);
+        messages.number(first, 0, false);
+        messages.acknowledge(count.saturating_sub(2));
+        self.send(messages.bytes())?;
+        let mut results = vec![Ok(()); count as usize];
+        loop {
+            let mut finished = false;
+            self.receive(|message| {
+                let offset = message.seq.wrapping_sub(first);
+                if offset >= count {
+                    return;
+                }
+                if let Some(result) = acknowledgement(message) {
+                    finished |= offset + 2 >= count || (offset == 0 && result.is_err());
+                    results[offset as usize] = result;
+                }
+            })?;
+            if finished {
+                return Ok(results);
+            }
+        }
+    }
+
     /// `Err` when it is unknown what became of the chunk.
     fn send_chunk(
         &mut self,

@@ -152,29 +152,43 @@ impl Encoder {
 
     /// Numbers the messages from `first` on and adds `flags` to the last one (or to all). Returns how many there are.
     pub(crate) fn number(&mut self, first: u32, flags: u16, on_all: bool) -> u32 {
-        let mut at = 0;
-        let mut count: u32 = 0;
-        let mut last = 0;
-        while at + HEADER <= self.bytes.len() {
-            let mut word = [0; 4];
-            word.copy_from_slice(&self.bytes[at..at + 4]);
-            let length = u32::from_ne_bytes(word) as usize;
-            if length < HEADER {
-                break;
-            }
-            let seq = first.wrapping_add(count);
-            self.bytes[at + 8..at + 12].copy_from_slice(&seq.to_ne_bytes());
+        let starts: Vec<usize> = self.starts().collect();
+        let mut seq = first;
+        for start in &starts {
+            self.bytes[start + 8..start + 12].copy_from_slice(&seq.to_ne_bytes());
+            seq = seq.wrapping_add(1);
             if on_all {
-                self.add_flags(at, flags);
+                self.add_flags(*start, flags);
             }
-            last = at;
-            count += 1;
-            at += length.next_multiple_of(4);
         }
-        if count > 0 && !on_all {
-            self.add_flags(last, flags);
+        if let (false, Some(last)) = (on_all, starts.last()) {
+            self.add_flags(*last, flags);
         }
-        count
+        starts.len() as u32
+    }
+
+    /// Number of messages.
+    pub(crate) fn count(&self) -> u32 {
+        self.starts().count() as u32
+    }
+
+    /// Asks for an acknowledgement of the message of an index.
+    pub(crate) fn acknowledge(&mut self, index: u32) {
+        let start = self.starts().nth(index as usize);
+        if let Some(start) = start {
+            self.add_flags(start, libc::NLM_F_ACK as u16);
+        }
+    }
+
+    fn starts(&self) -> impl Iterator<Item = usize> {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let word = self.bytes.get(next..next + 4)?;
+            let length = u32::from_ne_bytes(word.try_into().ok()?) as usize;
+            let start = next;
+            next += length.max(HEADER).next_multiple_of(4);
+            Some(start)
+        })
     }
 
     fn add_flags(&mut self, message: usize, flags: u16) {

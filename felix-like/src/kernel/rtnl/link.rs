@@ -138,7 +138,7 @@ pub(super) fn new_device(
                 m.u32(IFLA_MTU, mtu);
             }
             m.nest(IFLA_LINKINFO, |info| {
-                info.attr(IFLA_INFO_KIND, kind.as_bytes());
+                info.string(IFLA_INFO_KIND, kind);
                 info.nest(IFLA_INFO_DATA, data);
             });
         },
@@ -213,7 +213,7 @@ impl Rtnl {
             |m| {
                 end(m, &pair.near);
                 m.nest(IFLA_LINKINFO, |info| {
-                    info.attr(IFLA_INFO_KIND, b"veth");
+                    info.string(IFLA_INFO_KIND, "veth");
                     info.nest(IFLA_INFO_DATA, |data| {
                         data.nest(VETH_INFO_PEER, |peer| {
                             peer.raw(&ifinfomsg(0, 0, 0));
