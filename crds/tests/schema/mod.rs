@@ -5,13 +5,17 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 /// The schema of the served version of a CRD document.
-pub fn of(document: &str) -> Value {
+pub(crate) fn of(document: &str) -> Value {
     let document: Value = serde_saphyr::from_str(document).expect("the document is YAML");
     document["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
 /// The object as it would be stored, or every reason for refusing it.
-pub fn admit(schema: &Value, object: &Value, old: Option<&Value>) -> Result<Value, Vec<String>> {
+pub(crate) fn admit(
+    schema: &Value,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<Value, Vec<String>> {
     let object = kube_cel::apply_defaults(schema, object);
     let mut reasons = Vec::new();
     structure(schema, &object, "", &mut reasons);
