@@ -10,7 +10,7 @@ use margay_cni::plan::AddressPlan;
 use margay_cni::{CniError, Code};
 use margay_crds::AllowedUse;
 use margay_ipam::{
-    ATTR_NAMESPACE, ATTR_POD, ATTR_POD_UID, AssignError, AssignRequest, Ipam, LiveAddress,
+    ATTR_NAMESPACE, ATTR_POD, ATTR_POD_UID, AssignError, AssignErrorKind, AssignRequest, Ipam, LiveAddress,
     SpecificRequest,
 };
 
@@ -151,7 +151,8 @@ fn attributes(request: &Allocation) -> BTreeMap<String, String> {
 }
 
 fn refused(error: AssignError) -> CniError {
-    let code = if error.is_retriable() {
+    let exhausted = error.kind == AssignErrorKind::Exhausted;
+    let code = if error.is_retriable() && !exhausted {
         Code::TRY_AGAIN
     } else {
         Code::NO_ADDRESS

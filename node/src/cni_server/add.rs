@@ -362,6 +362,9 @@ pub(super) async fn withdraw(shared: &Shared, record: &Attachment) -> Result<(),
     let dataplane = &shared.deps.dataplane;
     let seq = dataplane.remove_endpoint(kernel::endpoint_id(&record.key));
     status_file::remove(&shared.deps.paths.endpoint_status, record);
+    if !shared.serving.load(std::sync::atomic::Ordering::Relaxed) {
+        return Ok(());
+    }
     dataplane
         .wait_committed(seq, KERNEL_LIMIT)
         .await

@@ -29,9 +29,11 @@ mod sweep;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
+use margay_cni::attachment::State;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -69,6 +71,8 @@ struct Shared {
     exhausted: std::sync::Mutex<Option<std::time::Instant>>,
     /// Why the kernel could not be programmed the last time.
     kernel_failure: std::sync::Mutex<Option<String>>,
+    /// False during recovery: the dataplane may not commit anything yet then, and nobody must wait for it.
+    serving: AtomicBool,
 }
 
 impl CniServer {
@@ -92,8 +96,10 @@ impl CniServer {
             sweeper,
             exhausted: std::sync::Mutex::new(None),
             kernel_failure: std::sync::Mutex::new(None),
+            serving: AtomicBool::new(false),
         });
         recover::recover(&shared).await?;
+        shared.serving.store(true, Ordering::Relaxed);
         let listener = serve::listen(&shared.deps.paths.socket)?;
         sweep::run(Arc::clone(&shared), sweep_requests, stop.clone());
         let acceptor = tokio::spawn(serve::accept(Arc::clone(&shared), listener, stop.clone()));
@@ -109,12 +115,13 @@ impl CniServer {
         self.shared.records.changes()
     }
 
-    /// The attachments of this node, for the admin API.
+    /// The complete attachments of this node, for the admin API and for BGP.
     pub(crate) fn endpoints(&self) -> Vec<margay_crds::admin::Endpoint> {
         self.shared
             .records
             .all()
             .into_iter()
+            .filter(|record| record.state == State::Ready && !record.superseded)
             .map(|record| {
                 let pod = record.pod.clone();
                 let (namespace, pod) =
@@ -129,6 +136,26 @@ impl CniServer {
                 }
             })
             .collect()
+    }
+
+    /// Addresses of attachments that hold them in IPAM, for the comparison of what is assigned with what is used.
+    pub(crate) fn live_addresses(&self) -> Vec<margay_ipam::LiveAddress> {
+        let held = self.shared.records.all().into_iter().filter(|record| !record.ipam.handle.is_empty());
+        held.flat_map(|record| {
+            let mut attrs = std::collections::BTreeMap::new();
+            if let Some(pod) = &record.pod {
+                attrs.insert(margay_ipam::ATTR_POD.to_owned(), pod.name.clone());
+                attrs.insert(margay_ipam::ATTR_NAMESPACE.to_owned(), pod.namespace.clone());
+            }
+            let handle = record.ipam.handle.clone();
+            let live = move |net: &ipnet::IpNet| margay_ipam::LiveAddress {
+                ip: net.addr(),
+                handle: handle.clone(),
+                attrs: attrs.clone(),
+            };
+            record.ips.iter().map(live).collect::<Vec<_>>()
+        })
+        .collect()
     }
 
     /// Stops accepting, lets calls under way finish for at most 8 s, and makes the records durable. The socket file

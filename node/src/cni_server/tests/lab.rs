@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use margay_felix::kernel::Netns;
 use margay_felix::kernel::rtnl::{LinkChange, Rtnl};
-use margay_felix::{Dataplane, DataplaneConfig};
+use margay_felix::{Dataplane, DataplaneConfig, Source};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -73,6 +73,7 @@ pub(super) struct Cni {
     pub(super) stdin: String,
     socket_wait: u64,
     directory: PathBuf,
+    uid: Option<u32>,
 }
 
 impl Cni {
@@ -102,12 +103,18 @@ impl Cni {
         self
     }
 
+    pub(super) fn uid(mut self, uid: u32) -> Self {
+        self.uid = Some(uid);
+        self
+    }
+
     pub(super) fn wait_ms(mut self, wait: u64) -> Self {
         self.socket_wait = wait;
         self
     }
 
     pub(super) fn spawn(&self) -> Child {
+        use std::os::unix::process::CommandExt;
         let mut command = Command::new(executable());
         command
             .env_clear()
@@ -119,6 +126,9 @@ impl Cni {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        if let Some(uid) = self.uid {
+            command.uid(uid);
+        }
         let mut child = command.spawn().expect("start the executable");
         let mut stdin = child.stdin.take().expect("piped");
         // It may exit without reading.
@@ -256,6 +266,7 @@ impl Lab {
             stdin: config.to_string(),
             socket_wait: 5000,
             directory: self.directory.path().to_owned(),
+            uid: None,
         };
         cni.var("CNI_COMMAND", command)
             .var("CNI_CONTAINERID", id)
@@ -325,10 +336,14 @@ impl Drop for Lab {
 async fn start_dataplane(host: &Netns) -> Dataplane {
     let mut config = DataplaneConfig::new("node-1", host.clone());
     config.monitor_buffer = 1 << 20;
-    tokio::task::spawn_blocking(move || Dataplane::start(config))
+    let dataplane = tokio::task::spawn_blocking(move || Dataplane::start(config))
         .await
         .expect("task")
-        .expect("dataplane")
+        .expect("dataplane");
+    // Nothing is committed before the pools are known.
+    dataplane.set_pools(Vec::new());
+    dataplane.in_sync(Source::Pools);
+    dataplane
 }
 
 pub(super) fn first_address(answer: &Answer) -> IpAddr {
