@@ -248,6 +248,20 @@ fn inside(netns: &str, mount_namespace: &Path) -> Placement {
     }
 }
 
+/// Names of the CNI executable, as `margay install-cni` installs it.
+const CNI_NAMES: [&str; 4] = ["margay", "margay-ipam", "calico", "calico-ipam"];
+
+/// Puts the CNI executable where a runtime looks for it; as links, because a copy per node would only cost memory.
+pub(super) fn install_cni(programs: &Programs, node: &Node) -> Result<()> {
+    let bin = node.folder.join("opt/cni/bin");
+    let what = || format!("cannot install the CNI executable in {}", bin.display());
+    std::fs::create_dir_all(&bin).tried(what)?;
+    CNI_NAMES
+        .iter()
+        .try_for_each(|name| std::os::unix::fs::symlink(&programs.cni, bin.join(name)))
+        .tried(what)
+}
+
 /// Starts the router's processes, one after the other is ready.
 pub(super) async fn start_router(
     state: &State,

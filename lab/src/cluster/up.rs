@@ -153,6 +153,10 @@ async fn make(builder: &Builder, programs: &Programs, mut state: State) -> Resul
     let all = state.clone();
     blocking(move || make_namespaces(&all)).await?;
     network::connect(&state).await?;
+    state
+        .nodes
+        .iter()
+        .try_for_each(|node| units::install_cni(programs, node))?;
 
     steps.next("API server");
     let (sockets, port) = units::api_sockets(&state, builder.api_port)?;
