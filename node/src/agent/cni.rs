@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use margay_ipam::Ipam;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +16,9 @@ use crate::health::Health;
 
 /// Health part of the server.
 pub(crate) const PART: &str = "CNI";
+
+/// Pause between comparisons of assigned and used addresses.
+const AUDIT: Duration = Duration::from_secs(60);
 
 /// Where the server's facts go.
 #[derive(Debug)]
@@ -34,6 +38,7 @@ pub(crate) async fn run(
     deps: CniDeps,
     conflist: Conflist,
     manage: bool,
+    ipam: Ipam,
     output: Output,
     stopping: CancellationToken,
 ) -> anyhow::Result<()> {
@@ -44,6 +49,8 @@ pub(crate) async fn run(
     })?;
     let mut changes = server.changes();
     let mut listed = !manage;
+    let mut audit = tokio::time::interval(AUDIT);
+    audit.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         publish(&server, &output);
         let ready = state.borrow_and_update().not_ready.clone();
@@ -67,6 +74,11 @@ pub(crate) async fn run(
         tokio::select! {
             () = stopping.cancelled() => break,
             changed = changes.changed() => if changed.is_err() { break },
+            _ = audit.tick(), if ipam.is_synced() => {
+                if let Err(error) = ipam.reconcile_live(&server.live_addresses()).await {
+                    tracing::warn!(%error, "assigned and used addresses not compared");
+                }
+            }
             changed = state.changed() => if changed.is_err() { break },
         }
     }

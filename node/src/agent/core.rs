@@ -17,7 +17,7 @@ use margay_felix::calc::sessions::{
 };
 use margay_felix::{Dataplane, LocalNode, OwnBlock, Provenance, Source};
 use margay_ipam::names::block_name;
-use margay_ipam::{AssignErrorKind, Ipam};
+use margay_ipam::{AssignErrorKind, Ipam, IpamProblem};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -210,6 +210,7 @@ impl Core {
             self.apply_pools();
         }
         if dirty.sessions || dirty.pools {
+            self.parts.ipam.set_node_count(self.cluster.nodes().len());
             self.apply_sessions().await;
         }
     }
@@ -277,7 +278,7 @@ impl Core {
             }
             let (peers, refused) = self.peers(&plan);
             problems.extend(refused);
-            if peers.is_empty() && self.cluster.nodes().len() > 1 {
+            if peers.is_empty() && self.has_neighbours(&own) {
                 let message =
                     "this node has no BGP session: the mesh is off and no BGPPeer applies";
                 problems.push(self.node_problem("BGPNoSessions", message.into()));
@@ -293,6 +294,16 @@ impl Core {
             addresses: own,
         }));
         self.report_problems("sessions", problems);
+    }
+
+    /// True when another node could be a peer of this one.
+    fn has_neighbours(&self, own: &Networks) -> bool {
+        let others = self.cluster.nodes().iter().filter(|(name, _)| **name != self.parts.name);
+        let shares = |node: &BgpNode| {
+            let pairs = [(own.v4, node.addresses.v4), (own.v6, node.addresses.v6)];
+            pairs.iter().any(|(mine, theirs)| mine.is_some() && theirs.is_some())
+        };
+        others.into_iter().any(|(_, node)| shares(node))
     }
 
     /// Peers of a plan with the export policy of now.
@@ -473,6 +484,12 @@ impl Core {
             );
         }
         self.sweep_if_recovered();
+        if self.plan.is_some() && self.speaker.handle().is_none() && self.parts.environment.backend == Backend::Bgp {
+            // The port may have been taken by another program; it may be free now.
+            self.dirty.sessions = true;
+            self.derive().await;
+        }
+        self.ipam_problems();
         let peers = self.speaker.peers().await;
         for transition in self.transitions.observe(&peers) {
             let notice = match transition.up {
@@ -602,6 +619,37 @@ impl Core {
             })
             .collect();
         self.report_problems("dataplane", problems);
+    }
+
+    fn ipam_problems(&mut self) {
+        let node = self.parts.name.clone();
+        let problems = self.parts.ipam.problems().into_iter().filter_map(|problem| match problem {
+            // What is wrong with a pool is told by the calculation, for routing and addresses alike.
+            IpamProblem::Pool { .. } => None,
+            IpamProblem::Configuration(message) => Some(Problem {
+                kind: "IPAMConfiguration".into(),
+                name: "default".into(),
+                reason: "ConfigInvalid".into(),
+                field: "spec".into(),
+                message,
+            }),
+            IpamProblem::Block { cidr, reason } => Some(Problem {
+                kind: "IPAMBlock".into(),
+                name: block_name(&cidr),
+                reason: "BlockInvalid".into(),
+                field: String::new(),
+                message: format!("{reason}; the block is not used"),
+            }),
+            IpamProblem::Lost { ip, holder } => Some(Problem {
+                kind: "Node".into(),
+                name: node.clone(),
+                reason: "AddressConflict".into(),
+                field: String::new(),
+                message: format!("{ip} is used by a pod of this node but recorded for {holder}"),
+            }),
+        });
+        let problems = problems.collect();
+        self.report_problems("ipam", problems);
     }
 
     fn node_problem(&self, reason: &str, message: String) -> Problem {

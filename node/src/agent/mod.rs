@@ -201,6 +201,7 @@ async fn serve(
         deps,
         Conflist::from_vars(|variable| std::env::var(variable).ok(), &name)?,
         environment.manage_cni,
+        ipam.clone(),
         cni::Output {
             addresses: pod_addresses_sender,
             view: Arc::clone(&view),
