@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use margay_felix::kernel::Netns;
-use margay_felix::kernel::rtnl::{LinkChange, Rtnl};
+use margay_felix::kernel::rtnl::{AddressFlags, LinkChange, Rtnl};
 use margay_felix::{Dataplane, DataplaneConfig, Source};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -169,6 +169,8 @@ impl Lab {
                 ..LinkChange::default()
             };
             rtnl.change_link(1, &up).expect("loopback up");
+            let address = "192.0.2.1/32".parse().expect("prefix");
+            rtnl.add_address(1, address, AddressFlags::default()).expect("an address");
         })
         .await
         .expect("task");
