@@ -13,9 +13,10 @@ use super::{Call, body, read};
 use crate::admission::metadata::has_finalizers;
 use crate::namespaces::mark_deleted;
 use crate::resource::Resource;
+use crate::resource::core::CRDS;
 use crate::selector::Selector;
 use crate::status::ApiError;
-use crate::store::{Expect, Stored};
+use crate::store::{Expect, Stored, Write, WriteError};
 
 /// `DeleteOptions`, from the body or the query.
 #[derive(Debug, Default)]
@@ -144,10 +145,34 @@ async fn remove(
     if held && stored.object["metadata"]["deletionTimestamp"].is_string() || dry_run {
         return Ok((Arc::clone(stored), !held));
     }
+    if !held && &*resource.storage == CRDS {
+        remove_instances(call, &stored.key.name).await?;
+    }
     let object = held.then(|| mark_deleted(stored.object.clone()));
     let expect = Expect::Revision(stored.revision);
     let stored = commit(call, resource, stored.key.clone(), expect, object).await?;
     Ok((stored, !held))
+}
+
+/// The objects of a definition go before it does; nobody could reach them afterwards.
+async fn remove_instances(call: &Call, name: &str) -> Result<(), ApiError> {
+    let (objects, _) = call.app.store.list(name, None);
+    let removals = objects.into_iter().map(|o| {
+        let expect = Expect::Revision(o.revision);
+        call.app.store.write(Write {
+            key: o.key.clone(),
+            expect,
+            object: None,
+        })
+    });
+    for result in futures::future::join_all(removals).await {
+        if let Err(WriteError::Disk(cause)) = result {
+            return Err(ApiError::unavailable(format!(
+                "the store cannot write: {cause}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// `DELETE` of a collection: everything selected; answers with the list of what was there.

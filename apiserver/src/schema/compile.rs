@@ -92,7 +92,7 @@ fn reference(map: &Map<String, Value>) -> Option<String> {
     };
     direct
         .or_else(wrapped)
-        .map(|r| r.trim_start_matches(REF).to_owned())
+        .map(|r| r.strip_prefix(REF).unwrap_or(r).to_owned())
 }
 
 fn type_of(map: &Map<String, Value>) -> Option<Type> {

@@ -166,6 +166,7 @@ pub fn type_meta() -> (Value, Value) {
 fn to_openapi(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
+            map.values_mut().for_each(to_openapi);
             if let Some(Value::String(reference)) = map.get("$ref") {
                 let target = format!("{REF}{}", reference.trim_start_matches("#/$defs/"));
                 map.remove("$ref");
@@ -175,7 +176,6 @@ fn to_openapi(schema: &mut Value) {
                     map.insert("allOf".into(), json!([{"$ref": target}]));
                 }
             }
-            map.values_mut().for_each(to_openapi);
         }
         Value::Array(list) => list.iter_mut().for_each(to_openapi),
         _ => {}
@@ -226,7 +226,10 @@ mod tests {
             match value {
                 Value::Object(map) => {
                     if let Some(Value::String(r)) = map.get("$ref") {
-                        assert!(definitions.contains_key(r.trim_start_matches(REF)), "{r}");
+                        assert!(
+                            definitions.contains_key(r.strip_prefix(REF).unwrap()),
+                            "{r}"
+                        );
                     }
                     map.values().for_each(|v| check(v, definitions));
                 }
