@@ -429,3 +429,27 @@ fn version_and_completion_need_no_agent() {
         );
     }
 }
+
+#[test]
+fn what_the_api_server_cannot_see_is_refused_before_anything_is_written() {
+    let cluster = Cluster::start();
+    cluster.run_with_input(&["apply", "-f", "-"], POOL);
+    let overlap = POOL
+        .replace("pods-v4", "other")
+        .replace("10.88.0.0/16", "10.88.128.0/17");
+    let overlap = cluster.run_with_input(&["apply", "-f", "-"], &overlap);
+    assert!(
+        overlap.code == 1 && overlap.err.contains("spec.cidr") && overlap.err.contains("pods-v4"),
+        "{overlap:?}"
+    );
+    let typo = "apiVersion: projectcalico.org/v3\nkind: BGPPeer\nmetadata: {name: tor}\nspec: {peerIP: 10.0.0.1, asNumber: 65010, nodeSelector: \"rack == r1\"}\n";
+    let typo = cluster.run_with_input(&["create", "-f", "-"], typo);
+    assert!(
+        typo.code == 1 && typo.err.contains("spec.nodeSelector"),
+        "{typo:?}"
+    );
+    assert_eq!(
+        cluster.run(&["get", "bgppeers"]).err,
+        "No resources found\n"
+    );
+}
