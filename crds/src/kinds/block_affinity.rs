@@ -46,6 +46,7 @@ pub struct BlockAffinitySpec {
 
 open_enum! {
     /// Progress of a claim.
+    #[derive(Default)]
     AffinityState {
         /// The block is being written.
         Pending = "pending", is_pending;
@@ -54,12 +55,7 @@ open_enum! {
         /// The claim is being given up.
         PendingDeletion = "pendingDeletion", is_pending_deletion;
         /// Not stated.
+        #[default]
         Unset = "", is_unset;
-    }
-}
-
-impl Default for AffinityState {
-    fn default() -> Self {
-        AffinityState::Unset
     }
 }

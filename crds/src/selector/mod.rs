@@ -14,6 +14,7 @@
 //! label and functions only when glued to their parenthesis. A string is enclosed in `"` or `'` and has no escapes.
 //! Only spaces and tabs may separate tokens. Comparison is byte by byte.
 
+mod endpoints;
 mod expression;
 mod parser;
 
@@ -25,6 +26,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha224};
 
+pub use endpoints::{
+    EntitySelection, NAMESPACE_LABEL, SERVICE_ACCOUNT_LABEL, entity_selection, policy_selector,
+};
 pub use expression::{Comparison, Expression};
 pub use parser::SelectorError;
 

@@ -91,11 +91,7 @@ impl Validate for BGPConfiguration {
             annotation::BGP_CONFIGURATION,
             &mut findings,
         );
-        if name != "default"
-            && !name
-                .strip_prefix("node.")
-                .is_some_and(|node| !node.is_empty())
-        {
+        if name != "default" && name.strip_prefix("node.").is_none_or(str::is_empty) {
             findings.add(
                 "metadata.name",
                 name,
