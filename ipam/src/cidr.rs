@@ -142,7 +142,7 @@ mod tests {
         let last = nth_block(&pool, 122, (1u128 << 106) - 1).expect("fits");
         assert_eq!(
             last,
-            net("fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffc0/122").trunc()
+            net("fd00:ffff:ffff:ffff:ffff:ffff:ffff:ffc0/122").trunc()
         );
         assert!(!pool.contains(&nth_block(&net("fd01::/16"), 122, 0).expect("fits")));
     }

@@ -60,6 +60,8 @@ impl Core {
             claim(&*self.store, &self.owner(), cidr, self.clock.now()).await?;
         tracing::info!(block = %cidr, "block claimed");
         let mut state = self.lock();
+        state.claimed.insert(*cidr);
+        state.given_back.remove(cidr);
         state.affinities.insert(*cidr, affinity);
         state.absorb(*cidr, Some(block));
         drop(state);
@@ -156,7 +158,7 @@ impl Core {
             let cached = state
                 .blocks
                 .get(cidr)
-                .is_some_and(|cached| own(&cached.block));
+                .is_some_and(|cached| !cached.suspect && own(&cached.block));
             (state.owner.clone(), confirmed, cached)
         };
         if confirmed && cached {
@@ -164,6 +166,7 @@ impl Core {
         }
         match read_block(&*self.store, cidr).await {
             Ok(Some(block)) if !block.is_owned_by(&owner) && !block.is_adoptable() => {
+                self.lock().absorb(*cidr, Some(block));
                 self.forget_affinity(cidr, &owner).await?;
                 Ok(false)
             }

@@ -128,24 +128,30 @@ fn this_node(state: &mut State, objects: &BTreeMap<String, Node>) {
     }
 }
 
+/// Takes in what the watch of affinities shows, which may lag behind what this process has written itself.
 fn affinities(state: &mut State, objects: &BTreeMap<String, BlockAffinity>) {
-    let mut seen = BTreeMap::new();
-    for (cidr, affinity) in own(&state.node, objects.values().cloned()) {
-        // A watch may show an older state than an acknowledged write did.
-        let newer = state
-            .affinities
-            .remove(&cidr)
-            .filter(|known| version(known) > version(&affinity));
-        seen.insert(cidr, newer.unwrap_or(affinity));
+    let mut shown: BTreeMap<IpNet, BlockAffinity> =
+        own(&state.node, objects.values().cloned()).collect();
+    state.given_back.retain(|cidr| shown.contains_key(cidr));
+    shown.retain(|cidr, affinity| {
+        let old = affinity.spec.state.is_pending_deletion() && state.given_back.contains(cidr);
+        !old
+    });
+    for (cidr, known) in std::mem::take(&mut state.affinities) {
+        match shown.get(&cidr) {
+            Some(affinity) if version(affinity) >= version(&known) => {
+                state.claimed.remove(&cidr);
+            }
+            Some(_) => {
+                shown.insert(cidr, known);
+            }
+            None if state.claimed.contains(&cidr) => {
+                shown.insert(cidr, known);
+            }
+            None => {}
+        }
     }
-    // One the watch has not shown yet, because it was written a moment ago, stays.
-    let newest = objects.values().map(version).max().unwrap_or(0);
-    seen.extend(
-        std::mem::take(&mut state.affinities)
-            .into_iter()
-            .filter(|(_, known)| version(known) > newest),
-    );
-    state.affinities = seen;
+    state.affinities = shown;
 }
 
 /// The affinities of a node, by block.
@@ -221,6 +227,8 @@ impl Core {
             state.node_lost = this.is_none();
             state.node_labels = this.map(|node| node.labels().clone()).unwrap_or_default();
             state.affinities = own(&node, affinities).collect();
+            state.claimed.clear();
+            state.given_back.clear();
             state.take_blocks(&node, blocks);
             state.synced = true;
         }

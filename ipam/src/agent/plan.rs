@@ -1,23 +1,30 @@
 //! What the next write of a block has to say.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
+use margay_crds::AllocationAttribute;
 
 use super::state::{Local, State};
 use crate::block::{Block, Holder};
 use crate::cidr::Family;
+use crate::request::ATTR_POD_UID;
+use crate::rules::Handles;
+
+/// How many addresses each handle that may have an object has lost.
+pub(super) type Lost = BTreeMap<String, i64>;
 
 /// Brings a block in line with what this node did: owners of addresses handed out, addresses released. In own blocks
-/// released addresses go back to the reserve; from others they go back to the block. Returns the number of addresses
-/// each handle has lost.
-pub(super) fn apply_locals(state: &State, block: &mut Block, now: Timestamp) -> Vec<(String, i64)> {
+/// released addresses go back to the reserve; from others they go back to the block. Returns what
+/// handles have lost.
+pub(super) fn apply_locals(state: &State, block: &mut Block, now: Timestamp) -> Lost {
     let own = block.is_owned_by(&state.owner);
     let keep = own && state.reserve_of(&block.cidr()) > 0;
     let cidr = block.cidr();
-    let mut lost = Vec::new();
+    let mut lost = Lost::new();
     let mut cold = Vec::new();
-    let mut given_back = std::collections::BTreeMap::new();
+    let mut given_back = BTreeMap::new();
     for (ip, local) in state.locals.iter().filter(|(ip, _)| cidr.contains(*ip)) {
         let Some(ordinal) = block.ordinal(*ip) else {
             continue;
@@ -38,8 +45,11 @@ pub(super) fn apply_locals(state: &State, block: &mut Block, now: Timestamp) -> 
                 if !warm && entry.handle_id != *handle {
                     continue;
                 }
-                if let Some(handle) = handle.as_ref().filter(|_| !warm) {
-                    lost.push((handle.clone(), 1));
+                if let Some(handle) = handle
+                    .as_ref()
+                    .filter(|_| !warm && state.may_have_handle(entry))
+                {
+                    *lost.entry(handle.clone()).or_default() += 1;
                 }
                 if own && !keep && state.is_cold(*since, now) {
                     cold.push(ordinal);
@@ -69,9 +79,15 @@ pub(super) struct ReserveChange {
     pub(super) drop: Vec<IpAddr>,
 }
 
-/// How the reserve in an own block should change when it is written anyway: filled up to its size, emptied where none is
-/// kept, cut back when there is more than twice as much.
-pub(super) fn reserve_change(state: &State, block: &Block, waiting: usize) -> ReserveChange {
+/// How the reserve in an own block should change. When the block is written anyway (`changed`) it is filled up to its
+/// size, or cut back when there is more than twice as much; otherwise a write is worth it only when less than half or
+/// more than four times its size is there. Where no reserve is kept all of it goes.
+pub(super) fn reserve_change(
+    state: &State,
+    block: &Block,
+    waiting: usize,
+    changed: bool,
+) -> ReserveChange {
     let cidr = block.cidr();
     if !block.is_owned_by(&state.owner) {
         return ReserveChange::default();
@@ -84,14 +100,31 @@ pub(super) fn reserve_change(state: &State, block: &Block, waiting: usize) -> Re
             drop: state.warm_in(&cidr).collect(),
         };
     }
-    if have > 2 * wanted && waiting == 0 {
+    if have > if changed { 2 * wanted } else { 4 * wanted } && waiting == 0 {
         // The youngest go first: the others have rested longest.
         let drop = state.warm_in(&cidr).rev().take(have - wanted).collect();
         return ReserveChange { add: 0, drop };
     }
+    let add = if changed || 2 * have < wanted {
+        wanted.saturating_sub(have)
+    } else {
+        0
+    };
     ReserveChange {
-        add: wanted.saturating_sub(have),
+        add,
         drop: Vec::new(),
+    }
+}
+
+impl State {
+    /// True when an IPAMHandle may exist for the owner of an address: nobody makes one for pods that carry their UID
+    /// while [`Handles::Never`] is in force.
+    fn may_have_handle(&self, entry: &AllocationAttribute) -> bool {
+        let pod = entry
+            .secondary
+            .as_ref()
+            .is_some_and(|attrs| attrs.contains_key(ATTR_POD_UID));
+        self.settings.handles == Handles::Always || !pod
     }
 }
 

@@ -68,6 +68,10 @@ pub(super) struct State {
     pub(super) node_count: usize,
     /// Affinities of this node, by block.
     pub(super) affinities: BTreeMap<IpNet, BlockAffinity>,
+    /// Blocks claimed a moment ago, whose affinities the watch has not shown yet.
+    pub(super) claimed: BTreeSet<IpNet>,
+    /// Blocks given back a moment ago, whose affinities the watch may still show.
+    pub(super) given_back: BTreeSet<IpNet>,
     pub(super) blocks: BTreeMap<IpNet, Cached>,
     /// Own blocks that are inconsistent, with the reason.
     pub(super) invalid: BTreeMap<IpNet, String>,
@@ -109,6 +113,8 @@ impl State {
             synced: false,
             node_count: 1,
             affinities: BTreeMap::new(),
+            claimed: BTreeSet::new(),
+            given_back: BTreeSet::new(),
             blocks: BTreeMap::new(),
             invalid: BTreeMap::new(),
             locals: BTreeMap::new(),

@@ -217,13 +217,8 @@ impl Core {
             for cidr in &blocks {
                 let empty = state.is_unused(cidr);
                 if let Some(cached) = state.blocks.get_mut(cidr) {
-                    match empty {
-                        true => cached.empty_since.get_or_insert(at),
-                        false => cached.empty_since.insert(at),
-                    };
-                    if !empty {
-                        cached.empty_since = None;
-                    }
+                    let since = cached.empty_since.unwrap_or(at);
+                    cached.empty_since = empty.then_some(since);
                 }
             }
             let state = &*state;
@@ -271,6 +266,7 @@ impl Core {
         match &result {
             Ok(()) => {
                 state.affinities.remove(cidr);
+                state.given_back.insert(*cidr);
                 state.absorb(*cidr, None);
             }
             Err(WriteError::Store(StoreError::Ambiguous(_) | StoreError::Unavailable(_))) => {

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 
 use super::core::Core;
-use super::plan::{apply_locals, freed_by, reserve_change};
+use super::plan::{Lost, apply_locals, freed_by, reserve_change};
 use super::serve::{Job, missing};
 use super::state::State;
 use crate::block::{Block, InvalidBlock};
@@ -115,10 +115,7 @@ impl Core {
         base: Option<Block>,
         mut change: impl FnMut(&mut Block, &State, &mut bool) -> Result<T, WriteError>,
         waiting: usize,
-    ) -> Result<Option<Updated<(T, Vec<(String, i64)>)>>, WriteError>
-    where
-        T: PartialEq + std::fmt::Debug,
-    {
+    ) -> Result<Option<Updated<(T, Lost)>>, WriteError> {
         let now = self.clock.now();
         let result = update_block(&*self.store, cidr, base, |block| {
             let before = block.object().spec.clone();
@@ -128,7 +125,8 @@ impl Core {
             let lost = apply_locals(&state, block, now);
             let mut grow = true;
             let outcome = change(block, &state, &mut grow)?;
-            let reserve = reserve_change(&state, block, waiting);
+            let changed = block.object().spec != before;
+            let reserve = reserve_change(&state, block, waiting, changed);
             if grow {
                 let claim = state.warm_claim.clone();
                 block.take(reserve.add, &claim, &state.reservations);
@@ -171,13 +169,16 @@ impl Core {
                     cached.suspect = true;
                 }
             }
-            // Nothing was written: what was held back can be handed out after all.
-            Err(_) => {
+            // Nothing was written: what was held back can be handed out after all. Unless the API was not reached, the
+            // block may not be what it was thought to be.
+            Err(error) => {
+                let unreached = matches!(error, WriteError::Store(StoreError::Unavailable(_)));
                 let block = state.blocks.get(cidr).map(|cached| cached.block.clone());
                 let dirty = state.blocks.get(cidr).and_then(|cached| cached.dirty_since);
                 state.absorb(*cidr, block);
                 if let Some(cached) = state.blocks.get_mut(cidr) {
                     cached.dirty_since = dirty;
+                    cached.suspect = !unreached;
                 }
             }
         }

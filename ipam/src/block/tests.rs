@@ -10,15 +10,23 @@ use crate::reservation::Reservations;
 const S: i64 = 1_772_600_767_000_000_000;
 
 fn at(seconds: i64) -> Timestamp {
-    Timestamp::from_nanosecond(i128::from(S)).expect("in range") + SignedDuration::from_secs(seconds)
+    Timestamp::from_nanosecond(i128::from(S)).expect("in range")
+        + SignedDuration::from_secs(seconds)
 }
 
 fn block(cidr: &str) -> Block {
-    Block::new(cidr.parse().expect("a network"), &Owner::Host("worker-1".into()), at(0))
+    Block::new(
+        cidr.parse().expect("a network"),
+        &Owner::Host("worker-1".into()),
+        at(0),
+    )
 }
 
 fn claim(name: &str) -> Claim {
-    Claim { handle: Some(name.into()), attrs: BTreeMap::from([("node".into(), "worker-1".into())]) }
+    Claim {
+        handle: Some(name.into()),
+        attrs: BTreeMap::from([("node".into(), "worker-1".into())]),
+    }
 }
 
 fn none() -> Reservations {
@@ -76,9 +84,16 @@ fn released_addresses_are_used_again_in_the_order_of_their_release() {
     let spec = &block.object().spec;
     assert_eq!(spec.allocations, [None, Some(0), Some(2), Some(1)]);
     assert_eq!(spec.unallocated, [0]);
-    let handles: Vec<_> = spec.attributes.iter().filter_map(|a| a.handle_id.as_deref()).collect();
+    let handles: Vec<_> = spec
+        .attributes
+        .iter()
+        .filter_map(|a| a.handle_id.as_deref())
+        .collect();
     assert_eq!(handles, ["b", "d", "e"]);
-    let stamps = spec.sequence_number_for_allocation.clone().expect("present");
+    let stamps = spec
+        .sequence_number_for_allocation
+        .clone()
+        .expect("present");
     let expected = [("1", S + 1), ("2", S + 6), ("3", S + 3)];
     assert_eq!(stamps, expected.map(|(k, v)| (k.to_owned(), v)).into());
     assert_eq!(block.sequence(), S + 7);
@@ -112,18 +127,28 @@ fn a_cooling_address_counts_as_in_use_until_its_time_has_passed() {
 fn a_release_decided_on_old_knowledge_changes_nothing() {
     let mut block = block("10.0.0.0/30");
     take(&mut block, "a");
-    let expect = |handle: &str, stamp| Expected { handle: Some(handle.into()), stamp: Some(stamp) };
+    let expect = |handle: &str, stamp| Expected {
+        handle: Some(handle.into()),
+        stamp: Some(stamp),
+    };
     let zero = SignedDuration::ZERO;
     let before = block.clone();
     let stale = block.release(&[(0, expect("a", S - 1))].into(), zero, at(1));
-    assert!(matches!(stale, Err(ReleaseRefused::Stamp { ordinal: 0, .. })));
+    assert!(matches!(
+        stale,
+        Err(ReleaseRefused::Stamp { ordinal: 0, .. })
+    ));
     let wrong = block.release(&[(0, expect("b", S))].into(), zero, at(1));
     assert!(matches!(wrong, Err(ReleaseRefused::Handle { .. })));
     assert_eq!(block, before);
-    let good = block.release(&[(0, expect("a", S))].into(), zero, at(1)).expect("released");
+    let good = block
+        .release(&[(0, expect("a", S))].into(), zero, at(1))
+        .expect("released");
     assert_eq!(good.released, [0]);
     assert_eq!(good.by_handle, BTreeMap::from([("a".to_owned(), 1)]));
-    let again = block.release(&[(0, Expected::default())].into(), zero, at(1)).expect("harmless");
+    let again = block
+        .release(&[(0, Expected::default())].into(), zero, at(1))
+        .expect("harmless");
     assert_eq!((again.released.len(), again.unallocated), (0, vec![0]));
 }
 
@@ -133,7 +158,11 @@ fn releasing_a_cooling_address_again_is_harmless() {
     take(&mut block, "a");
     release(&mut block, "a", 60, 0);
     let again = block
-        .release(&[(0, Expected::default())].into(), SignedDuration::from_secs(60), at(1))
+        .release(
+            &[(0, Expected::default())].into(),
+            SignedDuration::from_secs(60),
+            at(1),
+        )
         .expect("harmless");
     assert_eq!(again.unallocated, [0]);
     assert!(again.by_handle.is_empty());
@@ -145,8 +174,14 @@ fn a_block_created_again_never_repeats_a_stamp() {
     take(&mut old, "a");
     let mut new = Block::new(old.cidr(), &Owner::Host("worker-2".into()), at(5));
     new.take_one(0, &claim("b"));
-    let stale = Expected { handle: None, stamp: Some(old.stamp(0)) };
-    assert!(new.release(&[(0, stale)].into(), SignedDuration::ZERO, at(6)).is_err());
+    let stale = Expected {
+        handle: None,
+        stamp: Some(old.stamp(0)),
+    };
+    assert!(
+        new.release(&[(0, stale)].into(), SignedDuration::ZERO, at(6))
+            .is_err()
+    );
 }
 
 #[test]
@@ -174,7 +209,10 @@ fn inconsistent_blocks_are_refused_with_every_reason_and_can_be_repaired() {
     let mut dangling = object.clone();
     dangling.spec.allocations[3] = Some(7);
     let error = Block::open(dangling.clone()).expect_err("refused");
-    assert!(error.faults.contains(&BlockFault::Reference { ordinal: 3, index: 7 }));
+    assert!(error.faults.contains(&BlockFault::Reference {
+        ordinal: 3,
+        index: 7
+    }));
     assert!(error.to_string().contains("10-0-0-0-30"), "{error}");
     assert!(repair(&mut dangling.spec));
     let repaired = Block::open(dangling).expect("valid");
@@ -183,7 +221,10 @@ fn inconsistent_blocks_are_refused_with_every_reason_and_can_be_repaired() {
 
     let mut short = object.clone();
     short.spec.allocations.pop();
-    assert_eq!(faults(&short.spec), [BlockFault::Length { found: 3, size: 4 }]);
+    assert_eq!(
+        faults(&short.spec),
+        [BlockFault::Length { found: 3, size: 4 }]
+    );
     assert!(repair(&mut short.spec) && faults(&short.spec).is_empty());
 
     let mut queue = object;
@@ -203,7 +244,11 @@ fn fields_of_others_and_equal_owners_are_kept() {
     let written = block.to_write();
     assert_eq!(written.spec.extra["future"], json!({"a": 1}));
     assert!(written.metadata.annotations.is_some());
-    assert_eq!(written.spec.attributes.len(), 1, "one entry serves both addresses");
+    assert_eq!(
+        written.spec.attributes.len(),
+        1,
+        "one entry serves both addresses"
+    );
 }
 
 #[test]

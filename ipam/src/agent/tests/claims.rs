@@ -20,7 +20,10 @@ async fn killed_at(cluster: &Cluster, verb: Verb, kind: Kind) {
     let before = cluster.store.count(verb, kind);
     let victim = ipam.clone();
     let call = tokio::spawn(async move { victim.auto_assign(pod("c1")).await });
-    eventually("the write", || async { cluster.store.count(verb, kind) > before }).await;
+    eventually("the write", || async {
+        cluster.store.count(verb, kind) > before
+    })
+    .await;
     tokio::task::yield_now().await;
     call.abort();
     drop(ipam);
@@ -28,15 +31,20 @@ async fn killed_at(cluster: &Cluster, verb: Verb, kind: Kind) {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_interrupted_anywhere_is_completed_with_the_same_block() {
-    for (verb, kind) in
-        [(Verb::Create, Kind::Affinity), (Verb::Create, Kind::Block), (Verb::Update, Kind::Affinity)]
-    {
+    for (verb, kind) in [
+        (Verb::Create, Kind::Affinity),
+        (Verb::Create, Kind::Block),
+        (Verb::Update, Kind::Affinity),
+    ] {
         let cluster = Cluster::with_main();
         killed_at(&cluster, verb, kind).await;
         let affinity: BlockAffinity = cluster.get("worker-1-10-244-41-192-26").await;
         let ipam = cluster.plain("worker-1").await;
         // What is not confirmed is not advertised.
-        assert_eq!(ipam.own_blocks().is_empty(), affinity.spec.state.is_pending());
+        assert_eq!(
+            ipam.own_blocks().is_empty(),
+            affinity.spec.state.is_pending()
+        );
         assert_eq!(one(&ipam, "c1").await, "10.244.41.192");
         assert_eq!(cluster.check_affinities().await, 1);
         assert_eq!(cluster.all::<IPAMBlock>().await.len(), 1);
@@ -49,15 +57,29 @@ async fn a_claim_interrupted_anywhere_is_completed_with_the_same_block() {
 async fn a_block_that_went_to_another_node_costs_only_the_stale_affinity() {
     let cluster = Cluster::with_main();
     let cidr = net("10.244.41.192/26");
-    let stale = affinity_for(&Owner::Host("worker-1".into()), &cidr, AffinityState::PendingDeletion);
+    let stale = affinity_for(
+        &Owner::Host("worker-1".into()),
+        &cidr,
+        AffinityState::PendingDeletion,
+    );
     cluster.put(&stale);
-    let theirs = claim(&cluster.store, &Owner::Host("b".into()), &cidr, cluster.clock().now())
-        .await
-        .expect("claimed");
+    let theirs = claim(
+        &cluster.store,
+        &Owner::Host("b".into()),
+        &cidr,
+        cluster.clock().now(),
+    )
+    .await
+    .expect("claimed");
     let ipam = cluster.plain("worker-1").await;
     assert_eq!(one(&ipam, "c1").await, "10.244.232.0");
     assert_eq!(cluster.block("10-244-41-192-26").await, theirs.block);
-    assert!(cluster.try_get::<BlockAffinity>("worker-1-10-244-41-192-26").await.is_none());
+    assert!(
+        cluster
+            .try_get::<BlockAffinity>("worker-1-10-244-41-192-26")
+            .await
+            .is_none()
+    );
     assert_eq!(cluster.check_affinities().await, 2);
 }
 
@@ -88,9 +110,14 @@ async fn thirty_two_nodes_share_sixteen_blocks() {
     for object in cluster.all::<IPAMBlock>().await {
         let block = Block::open(object).expect("valid");
         let owner = block.owner().expect("owned");
-        let nodes: Vec<_> =
-            block.held().filter_map(|(_, e)| e.secondary.as_ref()?.get("node").cloned()).collect();
-        assert!(nodes.iter().any(|node| node == owner.name()), "{nodes:?} in the block of {owner}");
+        let nodes: Vec<_> = block
+            .held()
+            .filter_map(|(_, e)| e.secondary.as_ref()?.get("node").cloned())
+            .collect();
+        assert!(
+            nodes.iter().any(|node| node == owner.name()),
+            "{nodes:?} in the block of {owner}"
+        );
     }
     cluster.check_handles().await;
 }
@@ -118,7 +145,11 @@ async fn a_release_loses_against_an_assignment_that_came_in_between() {
     let refused = release_affinity(&cluster.store, &owner, &cidr, giving, |_| {}).await;
     assert_eq!(refused, Err(WriteError::NotEmpty(cidr)));
     assert_eq!(cluster.held().await.len(), 1);
-    let old = Giving { sequence: Some(1), must_be_empty: false, ..giving };
+    let old = Giving {
+        sequence: Some(1),
+        must_be_empty: false,
+        ..giving
+    };
     let refused = release_affinity(&cluster.store, &owner, &cidr, old, |_| {}).await;
     assert_eq!(refused, Err(StoreError::Conflict.into()));
     eventually("the agent sees the mark", || async {
@@ -127,7 +158,12 @@ async fn a_release_loses_against_an_assignment_that_came_in_between() {
     .await;
     one(&ipam, "c3").await;
     assert_eq!(cluster.check_affinities().await, 1);
-    assert!(cluster.held().await.contains_key(&ip.parse().expect("an address")));
+    assert!(
+        cluster
+            .held()
+            .await
+            .contains_key(&ip.parse().expect("an address"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,10 +178,15 @@ async fn a_block_in_use_can_be_disowned_and_is_deleted_with_its_last_address() {
         cooldown: jiff::SignedDuration::ZERO,
         now: cluster.clock().now(),
     };
-    release_affinity(&cluster.store, &owner, &cidr, giving, |_| {}).await.expect("released");
+    release_affinity(&cluster.store, &owner, &cidr, giving, |_| {})
+        .await
+        .expect("released");
     assert_eq!(cluster.block("10-244-41-192-26").await.owner(), None);
     assert_eq!(cluster.check_affinities().await, 0);
-    eventually("the agent sees it", || async { ipam.own_blocks().is_empty() }).await;
+    eventually("the agent sees it", || async {
+        ipam.own_blocks().is_empty()
+    })
+    .await;
     ipam.release_by_handle("c1").await.expect("released");
     assert!(cluster.all::<IPAMBlock>().await.is_empty());
     cluster.check_handles().await;
@@ -176,7 +217,14 @@ async fn affinities_of_old_writers_get_the_labels_by_which_they_are_found() {
     cluster.put(&old);
     let ipam = cluster.plain("n1").await;
     assert_eq!(ipam.own_blocks().len(), 1);
-    assert!(cluster.get::<BlockAffinity>("n1-10-244-9-0-26").await.metadata.labels.is_some());
+    assert!(
+        cluster
+            .get::<BlockAffinity>("n1-10-244-9-0-26")
+            .await
+            .metadata
+            .labels
+            .is_some()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,6 +244,12 @@ async fn blocks_of_another_size_are_never_overlapped() {
 #[tokio::test(start_paused = true)]
 async fn a_node_cannot_be_called_like_the_owner_of_service_addresses() {
     let cluster = Cluster::new();
-    let config = IpamConfig { journal: cluster.journal("x"), ..IpamConfig::for_node("load-balancer") };
-    assert!(matches!(Ipam::start(cluster.store.clone(), config), Err(StartError::NodeName(_))));
+    let config = IpamConfig {
+        journal: cluster.journal("x"),
+        ..IpamConfig::for_node("load-balancer")
+    };
+    assert!(matches!(
+        Ipam::start(cluster.store.clone(), config),
+        Err(StartError::NodeName(_))
+    ));
 }

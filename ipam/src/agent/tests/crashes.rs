@@ -55,8 +55,16 @@ async fn a_process_killed_before_its_reply_gives_the_same_handle_the_same_addres
     let updates = cluster.store.count(Verb::Update, Kind::Block);
     drop(ipam);
     let ipam = cluster.agent("n1", with_reserve()).await;
-    assert_eq!(one(&ipam, "net.c1").await, before, "the journal knows the handle");
-    assert_ne!(one(&ipam, "net.c2").await, before, "another sandbox is another pod");
+    assert_eq!(
+        one(&ipam, "net.c1").await,
+        before,
+        "the journal knows the handle"
+    );
+    assert_ne!(
+        one(&ipam, "net.c2").await,
+        before,
+        "another sandbox is another pod"
+    );
     assert_eq!(cluster.store.count(Verb::Update, Kind::Block), updates);
     // Nothing uses the first sandbox any more: two looks a minute apart, and it is released.
     let live = |handle: &str, ip: &str| LiveAddress {
@@ -66,13 +74,25 @@ async fn a_process_killed_before_its_reply_gives_the_same_handle_the_same_addres
     };
     let (second, first) = (one(&ipam, "net.c2").await, one(&ipam, "warm-up").await);
     let used = [live("net.c2", &second), live("warm-up", &first)];
-    assert_eq!(ipam.reconcile_live(&used).await.expect("works"), Vec::<IpAddr>::new());
+    assert_eq!(
+        ipam.reconcile_live(&used).await.expect("works"),
+        Vec::<IpAddr>::new()
+    );
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!(ipam.reconcile_live(&used).await.expect("works"), Vec::<IpAddr>::new());
+    assert_eq!(
+        ipam.reconcile_live(&used).await.expect("works"),
+        Vec::<IpAddr>::new()
+    );
     tokio::time::sleep(Duration::from_secs(31)).await;
     let released = ipam.reconcile_live(&used).await.expect("works");
-    assert_eq!(released.iter().map(ToString::to_string).collect::<Vec<_>>(), [before]);
-    assert_eq!(ipam.reconcile_live(&used).await.expect("works"), Vec::<IpAddr>::new());
+    assert_eq!(
+        released.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [before]
+    );
+    assert_eq!(
+        ipam.reconcile_live(&used).await.expect("works"),
+        Vec::<IpAddr>::new()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,7 +113,9 @@ async fn a_process_killed_before_its_flush_never_loses_an_address() {
     }
     eventually("everything is written", || async {
         let held = cluster.held().await;
-        given.iter().all(|(ip, handle)| held.get(&ip.parse().expect("address")) == Some(handle))
+        given
+            .iter()
+            .all(|(ip, handle)| held.get(&ip.parse().expect("address")) == Some(handle))
     })
     .await;
 }
@@ -112,7 +134,10 @@ async fn after_a_reboot_the_addresses_of_before_are_released() {
     })
     .await;
     let held = cluster.held().await;
-    assert!(!held.values().any(|handle| handle == "net.unwritten"), "{held:?}");
+    assert!(
+        !held.values().any(|handle| handle == "net.unwritten"),
+        "{held:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,11 +186,16 @@ async fn an_address_in_use_that_no_journal_knows_is_not_handed_out() {
         handle: "net.c1".into(),
         attrs: BTreeMap::from([("pod".to_owned(), "web-0".to_owned())]),
     };
-    ipam.reconcile_live(std::slice::from_ref(&live)).await.expect("works");
+    ipam.reconcile_live(std::slice::from_ref(&live))
+        .await
+        .expect("works");
     for n in 0..20 {
         assert_ne!(one(&ipam, &format!("p{n}")).await, ip);
     }
-    eventually("it is written", || async { cluster.held().await.get(&live.ip) == Some(&live.handle) }).await;
+    eventually("it is written", || async {
+        cluster.held().await.get(&live.ip) == Some(&live.handle)
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,11 +207,18 @@ async fn an_address_given_to_somebody_else_is_reported() {
     let cidr = ipam.own_blocks()[0].cidr;
     let mut block = cluster.block(&crate::names::block_name(&cidr)).await;
     let ordinal = block.ordinal(ip).expect("inside");
-    let thief = crate::block::Claim { handle: Some("thief".into()), attrs: BTreeMap::new() };
+    let thief = crate::block::Claim {
+        handle: Some("thief".into()),
+        attrs: BTreeMap::new(),
+    };
     block.relabel(ordinal, &thief);
     cluster.put(&block.to_write());
     eventually("the problem is seen", || async {
-        ipam.problems() == [IpamProblem::Lost { ip, holder: "thief".into() }]
+        ipam.problems()
+            == [IpamProblem::Lost {
+                ip,
+                holder: "thief".into(),
+            }]
     })
     .await;
     assert_eq!(cluster.held().await[&ip], "thief");

@@ -50,11 +50,15 @@ impl Cluster {
     }
 
     pub(super) fn put<K: Stored + Serialize>(&self, object: &K) {
-        self.store.force(K::KIND, serde_json::to_value(object).expect("serialises"));
+        self.store
+            .force(K::KIND, serde_json::to_value(object).expect("serialises"));
     }
 
     pub(super) fn pool(&self, name: &str, cidr: &str, change: impl FnOnce(&mut IPPoolSpec)) {
-        let mut spec = IPPoolSpec { cidr: cidr.into(), ..IPPoolSpec::default() };
+        let mut spec = IPPoolSpec {
+            cidr: cidr.into(),
+            ..IPPoolSpec::default()
+        };
         change(&mut spec);
         self.put(&IPPool::new(name, spec));
     }
@@ -71,11 +75,17 @@ impl Cluster {
 
     pub(super) fn reserve(&self, name: &str, cidrs: &[&str]) {
         let reserved_cidrs = Some(cidrs.iter().map(|text| (*text).to_owned()).collect());
-        self.put(&IPReservation::new(name, IPReservationSpec { reserved_cidrs }));
+        self.put(&IPReservation::new(
+            name,
+            IPReservationSpec { reserved_cidrs },
+        ));
     }
 
     pub(super) fn node(&self, name: &str, labels: &[(&str, &str)]) {
-        let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let labels = labels
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect();
         self.put(&Node {
             metadata: ObjectMeta {
                 name: Some(name.into()),
@@ -124,15 +134,23 @@ impl Cluster {
     }
 
     pub(super) async fn try_get<K: Stored>(&self, name: &str) -> Option<K> {
-        (&self.store as &dyn Store).read(name).await.expect("readable")
+        (&self.store as &dyn Store)
+            .read(name)
+            .await
+            .expect("readable")
     }
 
     pub(super) async fn get<K: Stored>(&self, name: &str) -> K {
-        self.try_get(name).await.unwrap_or_else(|| panic!("{name} exists"))
+        self.try_get(name)
+            .await
+            .unwrap_or_else(|| panic!("{name} exists"))
     }
 
     pub(super) async fn all<K: Stored>(&self) -> Vec<K> {
-        (&self.store as &dyn Store).read_all(&Filter::All).await.expect("readable")
+        (&self.store as &dyn Store)
+            .read_all(&Filter::All)
+            .await
+            .expect("readable")
     }
 
     pub(super) async fn block(&self, name: &str) -> Block {
@@ -145,7 +163,10 @@ impl Cluster {
         for object in self.all::<IPAMBlock>().await {
             let block = Block::open(object).expect("valid");
             for (ordinal, entry) in block.held() {
-                held.insert(block.address(ordinal), entry.handle_id.clone().unwrap_or_default());
+                held.insert(
+                    block.address(ordinal),
+                    entry.handle_id.clone().unwrap_or_default(),
+                );
             }
         }
         held
@@ -158,7 +179,10 @@ impl Cluster {
             assert!(affinity.spec.state.is_confirmed(), "{affinity:?}");
             let cidr = affinity.spec.cidr.parse().expect("a network");
             let block = self.block(&crate::names::block_name(&cidr)).await;
-            assert_eq!(block.owner(), Some(crate::block::Owner::Host(affinity.spec.node.clone())));
+            assert_eq!(
+                block.owner(),
+                Some(crate::block::Owner::Host(affinity.spec.node.clone()))
+            );
         }
         affinities.len()
     }
@@ -170,7 +194,9 @@ impl Cluster {
             let block = Block::open(object).expect("valid");
             for (_, entry) in block.held() {
                 let handle = entry.handle_id.clone().unwrap_or_default();
-                *counted.entry((handle, block.cidr().to_string())).or_default() += 1;
+                *counted
+                    .entry((handle, block.cidr().to_string()))
+                    .or_default() += 1;
             }
         }
         let mut stored = BTreeMap::new();
@@ -190,7 +216,10 @@ pub(super) fn pod(handle: &str) -> AssignRequest {
 }
 
 pub(super) fn pods(handle: &str, count: usize) -> AssignRequest {
-    AssignRequest { num4: count, ..pod(handle) }
+    AssignRequest {
+        num4: count,
+        ..pod(handle)
+    }
 }
 
 pub(super) fn ips(assigned: &Assigned) -> Vec<String> {

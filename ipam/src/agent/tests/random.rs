@@ -73,8 +73,11 @@ async fn run(steps: Vec<Step>, settings: Settings, seed: u64, trouble: f64) {
             }
             Step::Release { pick } => {
                 settle(&mut model, &mut pending).await;
-                let Some((handle, node)) =
-                    model.owner.iter().nth(pick % model.owner.len().max(1)).map(|(h, n)| (h.clone(), *n))
+                let Some((handle, node)) = model
+                    .owner
+                    .iter()
+                    .nth(pick % model.owner.len().max(1))
+                    .map(|(h, n)| (h.clone(), *n))
                 else {
                     continue;
                 };
@@ -114,9 +117,20 @@ async fn check_counts(cluster: &Cluster) {
     for handle in cluster.all::<IPAMHandle>().await {
         for (cidr, count) in handle.spec.block {
             let cidr = cidr.parse().expect("a network");
-            let block = cluster.try_get::<IPAMBlock>(&crate::names::block_name(&cidr)).await;
-            let held = block.map_or(0, |b| Block::open(b).expect("valid").held_by(&handle.spec.handle_id).len());
-            assert!(count >= held as i64, "{}: {count} < {held}", handle.spec.handle_id);
+            let block = cluster
+                .try_get::<IPAMBlock>(&crate::names::block_name(&cidr))
+                .await;
+            let held = block.map_or(0, |b| {
+                Block::open(b)
+                    .expect("valid")
+                    .held_by(&handle.spec.handle_id)
+                    .len()
+            });
+            assert!(
+                count >= held as i64,
+                "{}: {count} < {held}",
+                handle.spec.handle_id
+            );
         }
     }
 }

@@ -48,7 +48,13 @@ async fn pods_that_come_and_go_between_two_flushes_cost_no_write() {
     for n in 0..3 {
         let handle = format!("p{n}");
         one(&ipam, &handle).await;
-        assert_eq!(ipam.release_by_handle(&handle).await.expect("released").len(), 1);
+        assert_eq!(
+            ipam.release_by_handle(&handle)
+                .await
+                .expect("released")
+                .len(),
+            1
+        );
     }
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert_eq!(cluster.store.count(Verb::Update, Kind::Block), before);
@@ -85,7 +91,10 @@ async fn a_released_address_rests_while_there_are_others() {
         assert_ne!(one(&ipam, &format!("b{n}")).await, ip);
         tokio::time::sleep(Duration::from_millis(900)).await;
     }
-    assert_eq!(cluster.held().await.len() as u64, ipam.status().counts.used + ipam.status().counts.reserved);
+    assert_eq!(
+        cluster.held().await.len() as u64,
+        ipam.status().counts.used + ipam.status().counts.reserved
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +125,13 @@ async fn small_pools_keep_no_reserve_and_what_is_released_becomes_free() {
     assert_eq!(cluster.held().await.len(), 1);
     ipam.release_by_handle("a").await.expect("released");
     tokio::time::sleep(Duration::from_secs(15)).await;
-    assert!(cluster.held().await.values().all(|handle| handle == "margay-warm.n1"));
+    assert!(
+        cluster
+            .held()
+            .await
+            .values()
+            .all(|handle| handle == "margay-warm.n1")
+    );
     eventually("it is free", || async { cluster.held().await.is_empty() }).await;
 }
 
@@ -132,11 +147,18 @@ async fn a_pool_without_unclaimed_blocks_gets_the_reserve_back() {
     one(&b, "b0").await;
     assert!(cluster.held().await.len() > 2);
     // The next claim fails: there is no third block.
-    let many = AssignRequest { num4: 70, ..pod("a-many") };
+    let many = AssignRequest {
+        num4: 70,
+        ..pod("a-many")
+    };
     let assigned = a.auto_assign(many).await.expect("own and borrowed");
     assert!(assigned.v4.ips.iter().any(|ip| !ip.own_block));
     eventually("the reserve of a is given back", || async {
-        !cluster.held().await.values().any(|handle| handle == "margay-warm.a")
+        !cluster
+            .held()
+            .await
+            .values()
+            .any(|handle| handle == "margay-warm.a")
     })
     .await;
 }
@@ -145,7 +167,10 @@ async fn a_pool_without_unclaimed_blocks_gets_the_reserve_back() {
 async fn unused_blocks_are_given_back_after_a_while_and_one_is_kept() {
     let cluster = Cluster::with_main();
     let ipam = cluster.agent("n1", Settings::default()).await;
-    let many = AssignRequest { num4: 70, ..pod("many") };
+    let many = AssignRequest {
+        num4: 70,
+        ..pod("many")
+    };
     ipam.auto_assign(many).await.expect("assigned");
     assert_eq!(ipam.own_blocks().len(), 2);
     ipam.release_by_handle("many").await.expect("released");
@@ -167,7 +192,10 @@ async fn a_warm_address_somebody_took_away_is_not_handed_out() {
     let mut block = cluster.block(&name).await;
     let warm = block.held_by("margay-warm.n1");
     assert_eq!(warm.len(), 8);
-    let theirs = crate::block::Claim { handle: Some("other".into()), attrs: BTreeMap::new() };
+    let theirs = crate::block::Claim {
+        handle: Some("other".into()),
+        attrs: BTreeMap::new(),
+    };
     let taken = block.address(warm[0]);
     block.relabel(warm[0], &theirs);
     cluster.put(&block.to_write());
@@ -193,15 +221,33 @@ async fn dual_stack_is_all_or_nothing() {
     let cluster = Cluster::with_main();
     cluster.sized("six", "fd00:10:244::/126", 126);
     let ipam = cluster.agent("n1", Settings::default()).await;
-    let both = |handle: &str| AssignRequest { num6: 1, ..pod(handle) };
+    let both = |handle: &str| AssignRequest {
+        num6: 1,
+        ..pod(handle)
+    };
     for n in 0..4 {
-        let assigned = ipam.auto_assign(both(&format!("p{n}"))).await.expect("assigned");
+        let assigned = ipam
+            .auto_assign(both(&format!("p{n}")))
+            .await
+            .expect("assigned");
         assert_eq!((assigned.v4.ips.len(), assigned.v6.ips.len()), (1, 1));
     }
     let used = ipam.status().counts.used;
-    let error = ipam.auto_assign(both("p4")).await.expect_err("no IPv6 left");
-    assert!(error.message.starts_with("Assigned 0 out of 1 requested IPv6 addresses"), "{error}");
-    assert_eq!(ipam.status().counts.used, used, "the IPv4 address is released again");
+    let error = ipam
+        .auto_assign(both("p4"))
+        .await
+        .expect_err("no IPv6 left");
+    assert!(
+        error
+            .message
+            .starts_with("Assigned 0 out of 1 requested IPv6 addresses"),
+        "{error}"
+    );
+    assert_eq!(
+        ipam.status().counts.used,
+        used,
+        "the IPv4 address is released again"
+    );
 }
 
 #[tokio::test(start_paused = true)]
