@@ -130,10 +130,9 @@ fn with_record(record: &Attachment, input: &DelInput) -> Vec<DelAction> {
     let boxed = || Box::new(record.clone());
     let mut actions = Vec::new();
     if record.boot_id == input.boot_id {
-        if !record.superseded {
-            actions.push(DelAction::Withdraw(boxed()));
-            actions.push(DelAction::QueueUnwire(boxed()));
-        }
+        // Both act on this attachment alone, by its id, interface index and alias; a newer sandbox of the pod is safe.
+        actions.push(DelAction::Withdraw(boxed()));
+        actions.push(DelAction::QueueUnwire(boxed()));
         let addresses: Vec<IpAddr> = record
             .ips
             .iter()
@@ -273,17 +272,6 @@ mod tests {
                 "{failing}"
             );
         }
-    }
-
-    #[test]
-    fn superseded_sandbox_only_gives_back_its_address() {
-        let mut record = sample("c1");
-        record.superseded = true;
-        let (actions, _) = run(input(Some(record)), |_| false);
-        assert_eq!(
-            names_of(&actions),
-            ["FlushConnections", "Release", "ClearAnnotations", "Forget"]
-        );
     }
 
     #[test]

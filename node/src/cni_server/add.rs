@@ -11,6 +11,7 @@ use margay_cni::machine::Step;
 use margay_cni::machine::add::{
     AddAction, AddInput, AddMachine, AddOutcome, Allocation, WiredFacts,
 };
+use margay_cni::plan::PodFacts;
 use margay_cni::result::AddResult;
 use margay_cni::{AttachmentKey, CniError, CniVersion, Code, Command};
 use margay_felix::kernel::Netns;
@@ -19,16 +20,30 @@ use serde_json::Value;
 use super::annotate::Annotation;
 use super::deps::TransferTarget;
 use super::serve::Call;
-use super::{Shared, del, kernel, status_file};
+use super::{Shared, del, gates, kernel, status_file, sweep};
 
 /// How long ADD waits for the agent to be ready.
 const READY_LIMIT: Duration = Duration::from_secs(10);
+/// How long the watch may take to deliver a pod that was made anew.
+const WATCH_LIMIT: Duration = Duration::from_secs(2);
+/// Pause between looks.
+const WATCH_POLL: Duration = Duration::from_millis(100);
+/// UID of the file a static pod comes from; the API's pod has another one.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// How long an allocation may take.
 const ALLOCATE_LIMIT: Duration = Duration::from_secs(30);
 /// How long the dataplane may take.
 const KERNEL_LIMIT: Duration = Duration::from_secs(10);
 
-pub(super) async fn add(shared: &Arc<Shared>, call: Call) -> Result<Value, CniError> {
+/// What ADD did.
+pub(super) struct Added {
+    /// The result, in the layout of 1.1.0.
+    pub(super) result: Value,
+    /// The attachment, if this call made it.
+    pub(super) made: Option<Box<Attachment>>,
+}
+
+pub(super) async fn add(shared: &Arc<Shared>, call: Call) -> Result<Added, CniError> {
     let request = &call.request;
     let config = NetworkConfig::parse(Command::Add, request.conf.as_bytes())?;
     let args = PodArgs::parse(request.var("CNI_ARGS"))?;
@@ -69,6 +84,13 @@ pub(super) async fn add(shared: &Arc<Shared>, call: Call) -> Result<Value, CniEr
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
+    // What an earlier DEL could not do is done by ADD itself, or by the DEL of this new attachment.
+    shared
+        .records
+        .graveyard()
+        .remove(&key)
+        .map_err(|error| state_error(&error))?;
+    let gates = config.readiness_gates.clone();
     let input = AddInput {
         key,
         netns_path: request.var("CNI_NETNS").to_owned(),
@@ -90,11 +112,17 @@ pub(super) async fn add(shared: &Arc<Shared>, call: Call) -> Result<Value, CniEr
         call: &call,
         args,
         netns,
+        gates,
     };
-    let attachment = driver.run(AddMachine::new(input)).await?;
-    let result = attachment.result.clone().unwrap_or_default();
+    let (attachment, unchanged) = driver.run(AddMachine::new(input)).await?;
+    let result = attachment
+        .result
+        .clone()
+        .unwrap_or_default()
+        .to_json(CniVersion::NEWEST)?;
     shared.annotator.queue(Annotation::set(&attachment));
-    result.to_json(CniVersion::NEWEST)
+    let made = (!unchanged).then_some(attachment);
+    Ok(Added { result, made })
 }
 
 /// `CNI_CONTAINERID` and `CNI_IFNAME` of a call; the executable has checked them, but a socket is open to every root
@@ -114,12 +142,17 @@ pub(super) fn key(call: &Call) -> Result<AttachmentKey, CniError> {
     Ok(AttachmentKey::new(id, ifname))
 }
 
-/// ADD succeeded, but nobody heard it.
-pub(super) async fn undo_unheard(shared: &Arc<Shared>, container_id: &str) {
-    let records = shared.records.all();
-    for record in records
-        .into_iter()
-        .filter(|r| r.key.container_id == container_id)
+/// ADD made this attachment, but nobody heard it.
+pub(super) async fn undo_unheard(shared: &Arc<Shared>, made: &Attachment) {
+    let _together = shared.gc.shared().await;
+    let _container = shared
+        .locks
+        .lock(&format!("container {}", made.key.container_id))
+        .await;
+    let _pod = shared.locks.lock(&made.lock_name()).await;
+    // Another call may have been here before.
+    if let Some(record) = shared.records.get(&made.key)
+        && record.seq == made.seq
     {
         del::remove(shared, record).await;
     }
@@ -130,10 +163,11 @@ struct Driver<'a> {
     call: &'a Call,
     args: PodArgs,
     netns: Netns,
+    gates: Vec<String>,
 }
 
 impl Driver<'_> {
-    async fn run(&self, mut machine: AddMachine) -> Result<Attachment, CniError> {
+    async fn run(&self, mut machine: AddMachine) -> Result<(Box<Attachment>, bool), CniError> {
         let mut outcome = AddOutcome::Start;
         loop {
             match machine.next(outcome) {
@@ -151,7 +185,7 @@ impl Driver<'_> {
                         tracing::error!(error = %leftover, "ADD could not be undone completely; it will be tried again");
                         self.shared.sweeper.retry();
                     }
-                    return done.result.map(|attachment| *attachment);
+                    return done.result.map(|attachment| (attachment, done.unchanged));
                 }
             }
         }
@@ -160,15 +194,16 @@ impl Driver<'_> {
     async fn act(&self, action: AddAction) -> Result<AddOutcome, CniError> {
         let shared = self.shared;
         match action {
-            AddAction::AwaitReady => self.await_ready().await?,
+            AddAction::AwaitReady => {
+                self.unless_cancelled(gates::pass(&self.gates)).await??;
+                self.await_ready().await?;
+            }
             AddAction::FindPod => {
-                let (namespace, name) = (self.args.namespace.clone(), self.args.name.clone());
-                let pod = self
-                    .unless_cancelled(shared.deps.pods.find(namespace, name))
-                    .await??;
+                let pod = self.unless_cancelled(self.find_pod()).await??;
                 return Ok(AddOutcome::Pod(Box::new(pod)));
             }
             AddAction::InspectNetns => {
+                self.finish_removals().await?;
                 let ifname = self.call.request.var("CNI_IFNAME").to_owned();
                 return kernel::inspect(self.netns.clone(), ifname)
                     .await
@@ -212,6 +247,39 @@ impl Driver<'_> {
             AddAction::Forget(key) => shared.records.forget(&key).map_err(|e| state_error(&e))?,
         }
         Ok(AddOutcome::Done)
+    }
+
+    /// A pod that was deleted and made again under its name is found under its old UID until the watch has caught up.
+    async fn find_pod(&self) -> Result<PodFacts, CniError> {
+        let pods = &self.shared.deps.pods;
+        let deadline = Instant::now() + WATCH_LIMIT;
+        loop {
+            let pod = pods
+                .find(self.args.namespace.clone(), self.args.name.clone())
+                .await?;
+            let expected = self.args.uid.is_empty()
+                || pod.uid == self.args.uid
+                || pod.annotations.contains_key(MIRROR_ANNOTATION);
+            if expected || Instant::now() >= deadline {
+                return Ok(pod);
+            }
+            tokio::time::sleep(WATCH_POLL).await;
+        }
+    }
+
+    /// An interface that an earlier DEL has only queued for removal is not one that exists.
+    async fn finish_removals(&self) -> Result<(), CniError> {
+        let netns = self.netns.clone();
+        let id = kernel::blocking(move || netns.id())
+            .await?
+            .map_err(|error| {
+                CniError::kernel("the container's network namespace cannot be read")
+                    .with_details(error.to_string())
+            })?;
+        for record in self.shared.sweeper.take_of_netns(id.device, id.inode) {
+            sweep::unwire(self.shared, &record).await;
+        }
+        Ok(())
     }
 
     async fn await_ready(&self) -> Result<(), CniError> {

@@ -15,6 +15,7 @@ mod conflist;
 mod connection;
 mod del;
 mod deps;
+mod gates;
 mod gc;
 mod ipam_half;
 mod kernel;
@@ -140,12 +141,20 @@ impl CniServer {
 
     /// Addresses of attachments that hold them in IPAM, for the comparison of what is assigned with what is used.
     pub(crate) fn live_addresses(&self) -> Vec<margay_ipam::LiveAddress> {
-        let held = self.shared.records.all().into_iter().filter(|record| !record.ipam.handle.is_empty());
+        let held = self
+            .shared
+            .records
+            .all()
+            .into_iter()
+            .filter(|record| record.state != State::Deleting && !record.ipam.handle.is_empty());
         held.flat_map(|record| {
             let mut attrs = std::collections::BTreeMap::new();
             if let Some(pod) = &record.pod {
                 attrs.insert(margay_ipam::ATTR_POD.to_owned(), pod.name.clone());
-                attrs.insert(margay_ipam::ATTR_NAMESPACE.to_owned(), pod.namespace.clone());
+                attrs.insert(
+                    margay_ipam::ATTR_NAMESPACE.to_owned(),
+                    pod.namespace.clone(),
+                );
             }
             let handle = record.ipam.handle.clone();
             let live = move |net: &ipnet::IpNet| margay_ipam::LiveAddress {

@@ -69,8 +69,8 @@ async fn live_records(shared: &Shared, records: &[Attachment]) -> anyhow::Result
     live.await?.context("read the interfaces of this node")
 }
 
-/// Does the DELs that came while nobody listened.
-async fn replay(shared: &Arc<Shared>) -> anyhow::Result<()> {
+/// Does the DELs that came while nobody listened, or that took longer than their callers could wait.
+pub(super) async fn replay(shared: &Arc<Shared>) -> anyhow::Result<()> {
     let graveyard = shared.records.graveyard();
     for tombstone in graveyard.all().context("read pending DELs")? {
         tracing::info!(container = %tombstone.key, "doing a DEL that came while the agent was away");

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use margay_cni::attachment::Attachment;
 use margay_cni::proto::{self, Request, Response, Verb};
 use margay_cni::{CniError, Code};
 use serde_json::Value;
@@ -112,20 +113,22 @@ async fn serve(shared: Arc<Shared>, mut stream: UnixStream) {
             () = &mut watch => operation.await,
         }
     };
-    let elapsed_ms = started.elapsed().as_millis();
-    match &result {
-        Ok(_) => tracing::info!(?verb, %container, %elapsed_ms, "CNI call done"),
-        Err(error) => tracing::warn!(?verb, %container, %elapsed_ms, %error, "CNI call failed"),
-    }
-    let response = match result {
-        Ok(result) => Response::success(result),
-        Err(error) => Response::failure(error),
+    let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let (response, made) = match result {
+        Ok(done) => {
+            tracing::info!(?verb, %container, elapsed_ms, "CNI call done");
+            (Response::success(done.result), done.made)
+        }
+        Err(error) => {
+            tracing::warn!(?verb, %container, elapsed_ms, %error, "CNI call failed");
+            (Response::failure(error), None)
+        }
     };
     let answered = connection::answer(&mut stream, &response).await;
-    if answered.is_err() && response.ok && verb == Verb::Add {
+    if let (Err(error), Some(made)) = (answered, made) {
         // Nobody heard that the pod is attached. Its runtime will not use it, and may not even send DEL.
-        tracing::info!(%container, "the caller of ADD is gone; undoing");
-        add::undo_unheard(&shared, &container).await;
+        tracing::info!(%container, %error, "the caller of ADD is gone; undoing");
+        add::undo_unheard(&shared, &made).await;
     }
 }
 
@@ -147,20 +150,42 @@ fn authorise(stream: &UnixStream) -> io::Result<()> {
     ))
 }
 
-async fn operate(shared: &Arc<Shared>, call: Call) -> Result<Option<Value>, CniError> {
+/// What an operation did.
+#[derive(Default)]
+struct Done {
+    result: Option<Value>,
+    /// The attachment ADD made.
+    made: Option<Box<Attachment>>,
+}
+
+async fn operate(shared: &Arc<Shared>, call: Call) -> Result<Done, CniError> {
     if call.request.cmd == Verb::Gc {
         let _alone = shared.gc.exclusive().await;
-        return gc::gc(shared, &call).await.map(|()| None);
+        gc::gc(shared, &call).await?;
+        return Ok(Done::default());
     }
     let _together = shared.gc.shared().await;
     match call.request.cmd {
-        Verb::Add => add::add(shared, call).await.map(Some),
-        Verb::Del => del::del(shared, call).await.map(|()| None),
-        Verb::Check => check::check(shared, call).await.map(|()| None),
-        Verb::Status => check::status(shared, &call).map(|()| None),
-        Verb::Ping => check::ping(shared).map(|()| None),
-        Verb::IpamAdd => ipam_half::add(shared, &call).await.map(Some),
-        Verb::IpamDel => ipam_half::del(shared, &call).await.map(|()| None),
-        Verb::Gc => Ok(None),
+        Verb::Add => {
+            let added = add::add(shared, call).await?;
+            return Ok(Done {
+                result: Some(added.result),
+                made: added.made,
+            });
+        }
+        Verb::IpamAdd => {
+            let result = ipam_half::add(shared, &call).await?;
+            return Ok(Done {
+                result: Some(result),
+                made: None,
+            });
+        }
+        Verb::Del => del::del(shared, call).await?,
+        Verb::Check => check::check(shared, call).await?,
+        Verb::Status => check::status(shared, &call)?,
+        Verb::Ping => check::ping(shared)?,
+        Verb::IpamDel => ipam_half::del(shared, &call).await?,
+        Verb::Gc => {}
     }
+    Ok(Done::default())
 }

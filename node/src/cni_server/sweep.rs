@@ -2,7 +2,7 @@
 //! grace period; incomplete removals are tried again; and a file is touched as long as all is well.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use margay_cni::attachment::{Attachment, State};
@@ -10,7 +10,7 @@ use margay_felix::wire::Unwired;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Shared, del, kernel};
+use super::{Shared, del, kernel, recover};
 
 /// How long removals are gathered.
 const GATHER: Duration = Duration::from_millis(100);
@@ -20,27 +20,47 @@ const TICK: Duration = Duration::from_secs(5);
 /// Takes orders for [`run`].
 pub(super) struct Sweeper {
     orders: mpsc::UnboundedSender<Order>,
+    /// Attachments whose interface is still to be removed.
+    pending: Mutex<Vec<Attachment>>,
 }
 
 pub(super) enum Order {
-    Unwire(Box<Attachment>),
+    /// Something is pending.
+    Unwire,
+    /// Something was left.
     Retry,
 }
 
 impl Sweeper {
     pub(super) fn new() -> (Sweeper, mpsc::UnboundedReceiver<Order>) {
         let (orders, receiver) = mpsc::unbounded_channel();
-        (Sweeper { orders }, receiver)
+        let pending = Mutex::default();
+        (Sweeper { orders, pending }, receiver)
     }
 
     /// Have the interface of an attachment removed soon.
     pub(super) fn unwire(&self, record: Attachment) {
-        let _ = self.orders.send(Order::Unwire(Box::new(record)));
+        self.pending().push(record);
+        let _ = self.orders.send(Order::Unwire);
     }
 
     /// Something was left; have it tried again at the next tick.
     pub(super) fn retry(&self) {
         let _ = self.orders.send(Order::Retry);
+    }
+
+    /// Takes what is to be removed from a namespace out of the queue, for a caller that cannot wait.
+    pub(super) fn take_of_netns(&self, dev: u64, ino: u64) -> Vec<Attachment> {
+        let mut pending = self.pending();
+        let (taken, rest) = std::mem::take(&mut *pending)
+            .into_iter()
+            .partition(|record| (record.netns_dev, record.netns_ino) == (dev, ino));
+        *pending = rest;
+        taken
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Vec<Attachment>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -61,24 +81,15 @@ pub(super) fn run(
         loop {
             tokio::select! {
                 () = stop.cancelled() => {
-                    while let Ok(Order::Unwire(record)) = orders.try_recv() {
-                        unwire(&shared, &record).await;
-                    }
+                    unwire_pending(&shared).await;
                     return;
                 }
                 order = orders.recv() => match order {
                     None => return,
                     Some(Order::Retry) => retry = true,
-                    Some(Order::Unwire(record)) => {
+                    Some(Order::Unwire) => {
                         tokio::time::sleep(GATHER).await;
-                        let mut group = vec![record];
-                        while let Ok(order) = orders.try_recv() {
-                            match order {
-                                Order::Unwire(record) => group.push(record),
-                                Order::Retry => retry = true,
-                            }
-                        }
-                        futures::future::join_all(group.iter().map(|r| unwire(&shared, r))).await;
+                        unwire_pending(&shared).await;
                     }
                 },
                 _ = tick.tick() => {
@@ -86,13 +97,22 @@ pub(super) fn run(
                     if std::mem::take(&mut retry) {
                         retry_removals(&shared).await;
                     }
+                    if let Err(error) = recover::replay(&shared).await {
+                        tracing::warn!(error = format!("{error:#}"), "pending DELs not done");
+                    }
                 }
             }
         }
     });
 }
 
-async fn unwire(shared: &Shared, record: &Attachment) {
+async fn unwire_pending(shared: &Shared) {
+    let group = std::mem::take(&mut *shared.sweeper.pending());
+    futures::future::join_all(group.iter().map(|record| unwire(shared, record))).await;
+}
+
+/// Removes an interface that was queued.
+pub(super) async fn unwire(shared: &Shared, record: &Attachment) {
     match kernel::unwire(shared, record).await {
         Ok(Unwired::Removed | Unwired::Absent) => {}
         Ok(Unwired::NotOurs) => {

@@ -538,3 +538,41 @@ async fn pod_may_get_its_name_back_at_once() {
     }
     lab.is_clean_soon().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_made_anew_is_waited_for() {
+    let lab = Lab::new().await;
+    let mut old = lab.add_pod("nginx");
+    old.uid = "the-pod-before".to_owned();
+    lab.set_pod("nginx", old);
+    let pod = new_netns();
+    let add = lab.cni("ADD", "c1", Some(&pod));
+    let running = tokio::spawn(async move { add.run().await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    lab.add_pod("nginx");
+    assert_eq!(running.await.expect("task").exit, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_add_after_a_take_over_leaves_nothing_behind() {
+    let lab = Lab::new().await;
+    let (old, new) = (new_netns(), new_netns());
+    lab.attach("c1", "nginx", &old).await;
+    // The second sandbox takes the name over, then fails: the interface in its way seems to be somebody else's.
+    lab.host_command(&["ip", "link", "set", "calic440f455693", "alias", "somebody"])
+        .await;
+    assert_eq!(lab.cni("ADD", "c2", Some(&new)).run().await.code(), 103);
+    assert_eq!(lab.addresses.held().len(), 1);
+    lab.host_command(&[
+        "ip",
+        "link",
+        "set",
+        "calic440f455693",
+        "alias",
+        "margay:c1:eth0",
+    ])
+    .await;
+    lab.cni("DEL", "c2", Some(&new)).run().await.silent();
+    lab.cni("DEL", "c1", Some(&old)).run().await.silent();
+    lab.is_clean_soon().await;
+}

@@ -125,7 +125,9 @@ async fn only_root_may_call() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).expect("mode");
     }
     let call = lab.cni("ADD", "c1", None).uid(65534);
-    let own = call.var("CNI_NETNS", "/proc/self/ns/net").var("CNI_NETNS_OVERRIDE", "1");
+    let own = call
+        .var("CNI_NETNS", "/proc/self/ns/net")
+        .var("CNI_NETNS_OVERRIDE", "1");
     let answer = own.run().await;
     assert_eq!(answer.code(), 11);
     assert!(

@@ -174,3 +174,70 @@ async fn gc_removes_what_is_not_listed() {
     assert!(reaches(&lab.host, &second, kept).await);
     assert_eq!(lab.record("c1"), None);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gc_removes_interfaces_without_a_record() {
+    let lab = Lab::new().await;
+    for (name, alias) in [
+        ("cali0000orphan", "margay:gone:eth0"),
+        ("cali0000known", "margay:c2:eth0"),
+        ("cali0000other", "x"),
+    ] {
+        let peer = format!("p{}", &name[8..]);
+        lab.host_command(&[
+            "ip", "link", "add", name, "type", "veth", "peer", "name", &peer,
+        ])
+        .await;
+        lab.host_command(&["ip", "link", "set", name, "alias", alias])
+            .await;
+    }
+    let valid = json!([{"containerID":"c2","ifname":"eth0"}]);
+    let gc = lab.cni("GC", "", None).set("cniVersion", json!("1.1.0"));
+    gc.set("cni.dev/valid-attachments", valid)
+        .run()
+        .await
+        .silent();
+    let mut left = lab.host_interfaces().await;
+    left.sort();
+    assert_eq!(left, ["cali0000known", "cali0000other"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn namespace_may_be_attached_again_right_after_del() {
+    let lab = Lab::new().await;
+    let pod = new_netns();
+    for id in ["c1", "c2", "c3"] {
+        let address = lab.attach(id, "nginx", &pod).await;
+        assert!(reaches(&lab.host, &pod, address).await);
+        lab.cni("DEL", id, Some(&pod)).run().await.silent();
+    }
+    lab.is_clean_soon().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tombstone_of_a_running_agent_is_dealt_with_too() {
+    let lab = Lab::new().await;
+    let pod = new_netns();
+    lab.attach("c1", "nginx", &pod).await;
+    let text = json!({"schema":1,"containerID":"c1","ifname":"eth0","network":"k8s-pod-network","args":"","created":1});
+    let path = lab.path("state/pending-del/c1@eth0.json");
+    std::fs::write(&path, text.to_string()).expect("write");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while path.exists() {
+        assert!(std::time::Instant::now() < deadline, "tombstone stays");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    lab.is_clean_soon().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn add_outlives_the_tombstone_of_its_predecessor() {
+    let lab = Lab::new().await;
+    let pod = new_netns();
+    let text = json!({"schema":1,"containerID":"c1","ifname":"eth0","created":1});
+    let path = lab.path("state/pending-del/c1@eth0.json");
+    std::fs::write(&path, text.to_string()).expect("write");
+    let address = lab.attach("c1", "nginx", &pod).await;
+    assert!(!path.exists());
+    assert!(reaches(&lab.host, &pod, address).await);
+}

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::super::CniServer;
-use super::super::deps::{CniDeps, CniPaths, NodeState};
+use super::super::deps::{Addresses, CniDeps, CniPaths, NodeState};
 use super::fakes::{FakeAddresses, FakePods};
 use margay_cni::attachment::{Attachment, AttachmentKey, Directory};
 use margay_cni::plan::PodFacts;
@@ -31,6 +31,7 @@ pub(super) struct Lab {
     pub(super) state: watch::Sender<NodeState>,
     pub(super) directory: TempDir,
     dataplane: Dataplane,
+    used: Arc<dyn Addresses>,
     server: Option<CniServer>,
 }
 
@@ -170,7 +171,8 @@ impl Lab {
             };
             rtnl.change_link(1, &up).expect("loopback up");
             let address = "192.0.2.1/32".parse().expect("prefix");
-            rtnl.add_address(1, address, AddressFlags::default()).expect("an address");
+            rtnl.add_address(1, address, AddressFlags::default())
+                .expect("an address");
         })
         .await
         .expect("task");
@@ -180,9 +182,11 @@ impl Lab {
             has_v4_pool: true,
             ..NodeState::default()
         });
+        let addresses: Arc<FakeAddresses> = Arc::default();
         let mut lab = Lab {
             host,
-            addresses: Arc::default(),
+            used: Arc::clone(&addresses) as _,
+            addresses,
             pods: Arc::default(),
             state,
             directory: tempfile::tempdir().expect("directory"),
@@ -204,7 +208,7 @@ impl Lab {
             interface_prefix: "cali".to_owned(),
             boot_id: boot_id.to_owned(),
             dataplane: self.dataplane.clone(),
-            addresses: Arc::clone(&self.addresses) as _,
+            addresses: Arc::clone(&self.used),
             pods: Arc::clone(&self.pods) as _,
             state: self.state.subscribe(),
             paths: CniPaths {
@@ -215,6 +219,13 @@ impl Lab {
             },
         };
         self.server = Some(CniServer::start(deps).await.expect("server"));
+    }
+
+    /// A new server with other addresses.
+    pub(super) async fn use_addresses(&mut self, addresses: Arc<dyn Addresses>) {
+        self.stop().await;
+        self.used = addresses;
+        self.start().await;
     }
 
     /// Stops the server as SIGTERM would.

@@ -6,4 +6,5 @@ mod broken;
 mod detach;
 mod fakes;
 mod lab;
+mod real_ipam;
 mod restart;
