@@ -1,5 +1,6 @@
 //! The kernel's own notices of changes: links, addresses, neighbours, routes, interface settings.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,8 +8,8 @@ use std::time::Duration;
 use super::KernelError;
 use super::netlink::{Message, NetlinkSocket, Protocol};
 use super::rtnl::{
-    Address, Link, NeighKey, Neighbour, RouteKey, RouteSpec, decode_address, decode_link,
-    decode_neighbour, decode_route,
+    Address, FdbKey, Link, NeighKey, Neighbour, RouteKey, RouteSpec, decode_address, decode_fdb,
+    decode_link, decode_neighbour, decode_route,
 };
 
 const GROUP_LINK: u32 = 1;
@@ -54,6 +55,8 @@ pub enum RouteEvent {
         /// Port of the requester.
         port: u32,
     },
+    /// A forwarding entry of a VXLAN device changed.
+    Fdb(FdbEvent),
     /// A route of the main table was added, replaced or (`gone`) removed.
     Route {
         /// Which.
@@ -76,6 +79,17 @@ pub enum RouteEvent {
     },
     /// Notices were lost: everything has to be read again.
     Overrun,
+}
+
+/// A change of a forwarding entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FdbEvent {
+    /// Which.
+    pub key: FdbKey,
+    /// Node it points to; `None` when it was removed.
+    pub remote: Option<IpAddr>,
+    /// Port of the requester.
+    pub port: u32,
 }
 
 /// A socket that hears of every change; open it before reading the tables, so that nothing falls in between.
@@ -157,8 +171,16 @@ fn decode(message: &Message<'_>, own_ports: &[u32]) -> Option<RouteEvent> {
             })
         }
         libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH if !own => {
-            let entry = decode_neighbour(message)?;
             let gone = message.kind == libc::RTM_DELNEIGH;
+            if let Some(entry) = decode_fdb(message) {
+                let remote = (!gone).then_some(entry.remote);
+                return Some(RouteEvent::Fdb(FdbEvent {
+                    key: entry.key,
+                    remote,
+                    port,
+                }));
+            }
+            let entry = decode_neighbour(message)?;
             Some(RouteEvent::Neighbour {
                 key: entry.key,
                 entry: (!gone).then_some(entry),

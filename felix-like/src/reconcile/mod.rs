@@ -87,6 +87,19 @@ pub enum Removal {
     Never,
 }
 
+/// Something the kernel has and nobody desires.
+#[derive(Debug)]
+pub struct Undesired<'a, K, V> {
+    /// Where.
+    pub key: &'a K,
+    /// What.
+    pub value: &'a V,
+    /// It was desired at some time in this run.
+    pub mine: bool,
+    /// The table it is in.
+    pub table: &'a Reconciled<K, V>,
+}
+
 /// One kernel table as it should be and as it is.
 #[derive(Debug)]
 pub struct Reconciled<K, V> {
@@ -227,12 +240,12 @@ impl<K: Ord + Hash + Clone + Debug, V: Eq + Clone> Reconciled<K, V> {
     }
 
     /// Next things to do, at most `limit`: writes first, so that a replacement under another key is there before the
-    /// old item goes. `judge` decides about items that nobody desires; it is told whether we wrote the item.
+    /// old item goes. `judge` decides about items that nobody desires.
     pub fn take_work(
         &mut self,
         limit: usize,
         now: Instant,
-        mut judge: impl FnMut(&K, &V, bool) -> Removal,
+        mut judge: impl FnMut(Undesired<'_, K, V>) -> Removal,
     ) -> Vec<Work<K, V>> {
         let mut writes = Vec::new();
         let mut removals = Vec::new();
@@ -257,7 +270,12 @@ impl<K: Ord + Hash + Clone + Debug, V: Eq + Clone> Reconciled<K, V> {
                         old,
                     });
                 }
-                (None, Some(actual)) if !entry.suspended => match judge(key, actual, entry.mine) {
+                (None, Some(actual)) if !entry.suspended => match judge(Undesired {
+                    key,
+                    value: actual,
+                    mine: entry.mine,
+                    table: &*self,
+                }) {
                     Removal::Now => {
                         removals.push(Work::Remove {
                             key: key.clone(),

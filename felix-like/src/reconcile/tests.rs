@@ -8,8 +8,12 @@ use super::*;
 type Table = Reconciled<u8, u8>;
 
 fn work(table: &mut Table) -> Vec<Work<u8, u8>> {
-    table.take_work(usize::MAX, Instant::now(), |_, _, mine| {
-        if mine { Removal::Now } else { Removal::Never }
+    table.take_work(usize::MAX, Instant::now(), |found| {
+        if found.mine {
+            Removal::Now
+        } else {
+            Removal::Never
+        }
     })
 }
 
@@ -57,19 +61,17 @@ fn a_removal_put_off_is_looked_at_again_on_request() {
     table.observe(&1, Some(1));
     assert!(
         table
-            .take_work(9, Instant::now(), |_, _, _| Removal::Later)
+            .take_work(9, Instant::now(), |_| Removal::Later)
             .is_empty()
     );
     assert!(
         table
-            .take_work(9, Instant::now(), |_, _, _| Removal::Now)
+            .take_work(9, Instant::now(), |_| Removal::Now)
             .is_empty()
     );
     table.reconsider();
     assert_eq!(
-        table
-            .take_work(9, Instant::now(), |_, _, _| Removal::Now)
-            .len(),
+        table.take_work(9, Instant::now(), |_| Removal::Now).len(),
         1
     );
 }
@@ -115,11 +117,11 @@ fn a_delayed_key_waits_for_its_time() {
     let now = Instant::now();
     table.want(1, 1);
     table.delay(&1, now + Duration::from_secs(5));
-    assert!(table.take_work(9, now, |_, _, _| Removal::Now).is_empty());
+    assert!(table.take_work(9, now, |_| Removal::Now).is_empty());
     assert_eq!(table.next_due(), Some(now + Duration::from_secs(5)));
     assert_eq!(
         table
-            .take_work(9, now + Duration::from_secs(5), |_, _, _| Removal::Now)
+            .take_work(9, now + Duration::from_secs(5), |_| Removal::Now)
             .len(),
         1
     );

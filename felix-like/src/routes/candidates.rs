@@ -219,16 +219,6 @@ impl Candidates {
         Some(Arc::clone(&best.provenance))
     }
 
-    /// Keys of an owner kind.
-    pub(crate) fn keys_of(&self, owner: &Owner) -> Vec<RouteKey> {
-        let wanted = |candidates: &Vec<Candidate>| candidates.iter().any(|c| c.owner == *owner);
-        self.by_key
-            .iter()
-            .filter(|(_, c)| wanted(c))
-            .map(|(k, _)| *k)
-            .collect()
-    }
-
     /// Keys that depend on an interface by name.
     pub(crate) fn on_interface(&self, name: &str) -> Vec<RouteKey> {
         self.watching(&Watch::Interface(name.to_owned()))

@@ -86,11 +86,6 @@ impl Topology {
         }
     }
 
-    /// Addresses of a link.
-    pub(crate) fn addresses_of(&self, link: u32) -> impl Iterator<Item = &IpNet> {
-        self.addresses.get(&link).into_iter().flatten()
-    }
-
     /// True when the address is on one of our links.
     pub(crate) fn is_local(&self, ip: IpAddr) -> bool {
         self.addresses.values().flatten().any(|a| a.addr() == ip)

@@ -7,7 +7,8 @@ use ipnet::IpNet;
 use crate::dataplane::NatOutgoing;
 use crate::desired::PoolView;
 use crate::kernel::nft::{
-    BaseChain, Chain, CmpOp, Expr, Family, Hook, MetaKey, NatKind, Rule, Set, Table, Verdict,
+    BaseChain, Chain, CmpOp, Expr, Family, Hook, LOCAL_ADDRESS, MetaKey, NatKind, Rule, Set, Table,
+    Verdict,
 };
 
 /// Our table in both families.
@@ -26,6 +27,9 @@ const INTERFACE_NAME: usize = 16;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NatInput<'a> {
     pub(crate) pools: &'a [PoolView],
+    /// Tunnel devices with an address, and the UDP port that translated source ports must avoid.
+    pub(crate) tunnels: &'a [String],
+    pub(crate) vxlan_port: u16,
     /// Addresses of all nodes of the cluster.
     pub(crate) hosts: &'a [IpAddr],
     pub(crate) settings: &'a NatOutgoing,
@@ -62,6 +66,10 @@ pub(crate) fn table(family: Family, input: NatInput<'_>) -> Table {
             origin,
         )
     };
+    let mut top = vec![jump(OUTGOING, "margay nat")];
+    for device in input.tunnels {
+        top.extend(into_tunnel(device, input.vxlan_port));
+    }
     let base = BaseChain {
         kind: "nat".into(),
         hook: Hook::Postrouting,
@@ -79,7 +87,7 @@ pub(crate) fn table(family: Family, input: NatInput<'_>) -> Table {
         TOP.into(),
         Chain {
             base: None,
-            rules: vec![jump(OUTGOING, origin)],
+            rules: top,
         },
     );
     let rules = if any {
@@ -214,6 +222,86 @@ fn translation(family: Family, settings: &NatOutgoing, ports: Option<(u16, u16)>
     exprs
 }
 
+/// Packets of the node itself that enter a tunnel with another source than the tunnel's address, for example on their
+/// way to a service address, could not be answered: they get the tunnel's address. A source port equal to VXLAN's own
+/// would make the reply look like a tunnel packet.
+fn into_tunnel(device: &str, vxlan_port: u16) -> Vec<Rule> {
+    let local = LOCAL_ADDRESS.to_ne_bytes().to_vec();
+    let mut matches = vec![
+        Expr::Meta {
+            key: MetaKey::OutputInterface,
+            register: 1,
+        },
+        interface_match(device),
+        Expr::SourceType {
+            of_output_interface: true,
+            register: 1,
+        },
+        Expr::Cmp {
+            op: CmpOp::NotEqual,
+            register: 1,
+            value: local.clone(),
+        },
+        Expr::SourceType {
+            of_output_interface: false,
+            register: 1,
+        },
+        Expr::Cmp {
+            op: CmpOp::Equal,
+            register: 1,
+            value: local,
+        },
+    ];
+    let mut udp = vec![
+        Expr::Meta {
+            key: MetaKey::Protocol,
+            register: 1,
+        },
+        Expr::Cmp {
+            op: CmpOp::Equal,
+            register: 1,
+            value: vec![UDP],
+        },
+    ];
+    udp.extend(matches.iter().cloned());
+    let (low, high) = ports_beside(vxlan_port);
+    udp.extend([
+        Expr::Counter,
+        Expr::Load {
+            register: 2,
+            value: low.to_be_bytes().to_vec(),
+        },
+        Expr::Load {
+            register: 3,
+            value: high.to_be_bytes().to_vec(),
+        },
+        Expr::Masquerade {
+            fully_random: true,
+            ports: Some((2, 3)),
+        },
+    ]);
+    matches.extend([
+        Expr::Counter,
+        Expr::Masquerade {
+            fully_random: true,
+            ports: None,
+        },
+    ]);
+    let origin = format!("margay tunnel {device}");
+    vec![Rule::new(udp, &origin), Rule::new(matches, &origin)]
+}
+
+/// The wider side of the unprivileged ports beside a port.
+fn ports_beside(port: u16) -> (u16, u16) {
+    if port < 1024 {
+        (1024, u16::MAX)
+    } else if port - 1024 > u16::MAX - port {
+        (1024, port - 1)
+    } else {
+        (port + 1, u16::MAX)
+    }
+}
+
 /// Compares the whole name, or its beginning when it ends with `+`.
 fn interface_match(interface: &str) -> Expr {
     let value = match interface.strip_suffix('+') {
@@ -252,10 +340,19 @@ mod tests {
             Family::Ipv4,
             NatInput {
                 pools,
+                tunnels: &[],
+                vxlan_port: 4789,
                 hosts: &[],
                 settings,
             },
         )
+    }
+
+    #[test]
+    fn translated_ports_stay_clear_of_the_vxlan_port() {
+        assert_eq!(ports_beside(4789), (4790, 65_535));
+        assert_eq!(ports_beside(60_000), (1024, 59_999));
+        assert_eq!(ports_beside(80), (1024, 65_535));
     }
 
     #[test]

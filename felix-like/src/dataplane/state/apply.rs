@@ -7,7 +7,7 @@ use crate::dataplane::flows::FlowJob;
 use crate::desired::Source;
 use crate::kernel::KernelError;
 use crate::kernel::rtnl::{Neighbour, RouteKey, RouteSpec};
-use crate::reconcile::{Removal, Work};
+use crate::reconcile::{Removal, Undesired, Work};
 use crate::routes::{ELEVATED_METRIC, RouteOwner, WORKLOAD_METRIC};
 
 /// Route operations in one pass: some ten milliseconds.
@@ -34,6 +34,7 @@ impl State {
             self.reconsider_at = None;
             self.routes.reconsider();
         }
+        self.apply_tunnels();
         self.plan_tables();
         let mut committed = self.first_commit_done;
         // Before the pools are known there is nothing right to commit.
@@ -51,6 +52,7 @@ impl State {
         self.resolve_next_hops();
         self.apply_routes();
         self.apply_neighbours();
+        self.apply_fdb();
         self.answer_waiting();
         committed
     }
@@ -68,6 +70,7 @@ impl State {
         [
             self.routes.next_due(),
             self.neighbours.next_due(),
+            self.fdb.next_due(),
             self.reconsider_at,
             tables,
         ]
@@ -77,11 +80,16 @@ impl State {
     }
 
     pub(in crate::dataplane) fn has_failures(&self) -> bool {
-        self.routes.failures().next().is_some() || self.neighbours.failures().next().is_some()
+        self.routes.failures().next().is_some()
+            || self.neighbours.failures().next().is_some()
+            || self.fdb.failures().next().is_some()
+            || self.tunnels_failed
     }
 
     pub(in crate::dataplane) fn retry_failed(&mut self) {
         self.routes.retry_failed();
+        self.fdb.retry_failed();
+        self.tunnels_changed |= std::mem::take(&mut self.tunnels_failed);
         self.neighbours.retry_failed();
         self.problems_stale = true;
     }
@@ -112,9 +120,7 @@ impl State {
         }
         let now = Instant::now();
         let mut routes = std::mem::take(&mut self.routes);
-        let work = routes.take_work(ROUTES_PER_PASS, now, |key, spec, mine| {
-            self.judge_route(key, spec, mine, now)
-        });
+        let work = routes.take_work(ROUTES_PER_PASS, now, |found| self.judge_route(&found, now));
         self.routes = routes;
         self.remove_strays();
         let work = self.hold_back(work, now);
@@ -212,8 +218,17 @@ impl State {
     fn route_written(&mut self, key: RouteKey, value: RouteSpec, result: Result<(), KernelError>) {
         match result {
             Ok(()) => {
+                let link = value
+                    .hops
+                    .first()
+                    .map(|h| h.link)
+                    .filter(|l| self.was_workload(*l));
                 self.set_actual(key, Some(value));
                 self.drift.route_repaired(&key);
+                // A twin by somebody else on this interface can go now.
+                if let Some(keys) = link.and_then(|l| self.routes_by_link.get(&l)) {
+                    self.routes.reconsider_keys(keys.iter().copied());
+                }
             }
             Err(error) if error.effect_unknown() => {
                 self.resync_wanted = true;
@@ -255,13 +270,8 @@ impl State {
     }
 
     /// May a route go that nobody desires?
-    fn judge_route(
-        &mut self,
-        key: &RouteKey,
-        spec: &RouteSpec,
-        mine: bool,
-        now: Instant,
-    ) -> Removal {
+    fn judge_route(&mut self, found: &Undesired<'_, RouteKey, RouteSpec>, now: Instant) -> Removal {
+        let (key, spec, mine) = (found.key, found.value, found.mine);
         let owner = self.owner_of(key, spec);
         match owner {
             RouteOwner::Foreign => {
@@ -279,18 +289,23 @@ impl State {
             }
             _ if mine => Removal::Now,
             RouteOwner::Ours(source) => {
-                if self.in_sync.contains(&source) {
+                if self.is_complete(source) {
                     Removal::Now
                 } else {
                     Removal::Later
                 }
             }
-            RouteOwner::OursAfterGrace => self.judge_workload_route(key, spec, now),
+            RouteOwner::OursAfterGrace => self.judge_workload_route(found, now),
         }
     }
 
     /// A route of somebody else on a pod's interface: perhaps of a CNI plugin, for a pod that we shall hear of.
-    fn judge_workload_route(&mut self, key: &RouteKey, spec: &RouteSpec, now: Instant) -> Removal {
+    fn judge_workload_route(
+        &mut self,
+        found: &Undesired<'_, RouteKey, RouteSpec>,
+        now: Instant,
+    ) -> Removal {
+        let (key, spec) = (found.key, found.value);
         let Some(link) = spec.hops.first().and_then(|h| self.topology.link(h.link)) else {
             return Removal::Later;
         };
@@ -298,7 +313,7 @@ impl State {
         // Ours for the same address is there: the other one is a twin.
         if wanted
             .iter()
-            .any(|k| k.prefix == key.prefix && self.routes.is_settled(k))
+            .any(|k| k.prefix == key.prefix && found.table.is_settled(k))
         {
             return Removal::Now;
         }
@@ -309,7 +324,7 @@ impl State {
             .appeared
             .get(&link.index)
             .map_or(now, |appeared| *appeared + self.config.foreign_route_grace);
-        if over <= now || wanted.iter().any(|k| self.routes.is_settled(k)) {
+        if over <= now || wanted.iter().any(|k| found.table.is_settled(k)) {
             return Removal::Now;
         }
         self.reconsider_at = Some(self.reconsider_at.map_or(over, |t| t.min(over)));
@@ -338,11 +353,13 @@ impl State {
             return;
         }
         let now = Instant::now();
-        let work = self
-            .neighbours
-            .take_work(ROUTES_PER_PASS, now, |_, _, mine| {
-                if mine { Removal::Now } else { Removal::Never }
-            });
+        let work = self.neighbours.take_work(ROUTES_PER_PASS, now, |found| {
+            if found.mine {
+                Removal::Now
+            } else {
+                Removal::Never
+            }
+        });
         if work.is_empty() {
             return;
         }

@@ -2,10 +2,15 @@
 
 use std::sync::Arc;
 
+use ipnet::IpNet;
+
 use super::State;
-use crate::desired::{BgpRoute, Source};
+use crate::desired::{BgpRoute, EncapMode, PoolView, Source};
 use crate::kernel::rtnl::RouteKey;
-use crate::routes::{Candidate, Intent, Owner, RouteClass, bgp_metric, written_from_blocks};
+use crate::routes::{
+    AGENT_METRIC, Candidate, IPIP_DEVICE, Intent, Owner, RouteClass, bgp_metric,
+    written_from_blocks,
+};
 
 impl State {
     pub(in crate::dataplane) fn apply_bgp(&mut self, routes: Vec<BgpRoute>) {
@@ -28,38 +33,22 @@ impl State {
         }
     }
 
-    fn plan_bgp(&mut self, prefix: ipnet::IpNet) {
-        let pool = self.pool_table.of(&prefix);
-        let settings = &self.settings;
-        // Which routes are left to the agent is known only once all pools are.
-        let ours = self.in_sync.contains(&Source::Pools)
-            && self.family_on(prefix.addr().is_ipv6())
-            && !written_from_blocks(
-                pool,
-                settings.program_ipip_routes,
-                settings.program_no_encap_routes,
-            );
-        let wanted = self.bgp.get(&prefix).filter(|_| ours);
-        let key = wanted.map(|r| RouteKey::new(prefix, bgp_metric(r.local_pref)));
-        if let (Some(route), Some(key)) = (wanted, key) {
-            let mut next_hops = route.next_hops.clone();
-            next_hops.sort_unstable();
-            next_hops.dedup();
-            for next_hop in &next_hops {
-                if !self.next_hops.contains_key(next_hop) {
-                    let hops = self.topology.next_hop(next_hop, next_hop.address.into());
-                    self.next_hops.insert(next_hop.clone(), hops);
+    fn plan_bgp(&mut self, prefix: IpNet) {
+        let planned = self
+            .bgp
+            .get(&prefix)
+            .and_then(|route| self.bgp_route(route));
+        let key = planned.as_ref().map(|(key, _)| *key);
+        if let Some((key, candidate)) = planned {
+            if let Intent::NextHops(next_hops) = &candidate.intent {
+                for next_hop in next_hops {
+                    if !self.next_hops.contains_key(next_hop) {
+                        let hops = self.topology.next_hop(next_hop, next_hop.address.into());
+                        self.problems_stale |= hops.is_empty();
+                        self.next_hops.insert(next_hop.clone(), hops);
+                    }
                 }
             }
-            let candidate = Candidate {
-                class: RouteClass::Bgp,
-                owner: Owner::Bgp,
-                intent: Intent::NextHops(next_hops),
-                protocol: self.config.bgp_route_protocol,
-                source: self.route_source(prefix.addr().is_ipv6()),
-                mtu: None,
-                provenance: Arc::clone(&self.bgp_provenance),
-            };
             self.candidates.put(key, candidate);
         }
         let old = match key {
@@ -74,6 +63,88 @@ impl State {
             self.candidates.take(&old, &Owner::Bgp);
             self.recompute(old);
         }
+    }
+
+    /// What to do with a BGP route, which depends on the pool it lies in; `None` when its pool's routes are not made
+    /// from BGP.
+    fn bgp_route(&self, route: &BgpRoute) -> Option<(RouteKey, Candidate)> {
+        let ipv6 = route.prefix.addr().is_ipv6();
+        // Which routes are left to the agent is known only once all pools are.
+        if !self.in_sync.contains(&Source::Pools) || !self.family_on(ipv6) {
+            return None;
+        }
+        let pool = self.pool_table.of(&route.prefix);
+        let settings = &self.settings;
+        if written_from_blocks(
+            pool,
+            settings.program_ipip_routes,
+            settings.program_no_encap_routes,
+        ) {
+            return self.encapsulated_route(route, pool?);
+        }
+        let mut next_hops = route.next_hops.clone();
+        next_hops.sort_unstable();
+        next_hops.dedup();
+        let candidate = Candidate {
+            class: RouteClass::Bgp,
+            owner: Owner::Bgp,
+            intent: Intent::NextHops(next_hops),
+            protocol: self.config.bgp_route_protocol,
+            source: self.route_source(ipv6),
+            mtu: None,
+            provenance: Arc::clone(&self.bgp_provenance),
+        };
+        Some((
+            RouteKey::new(route.prefix, bgp_metric(route.local_pref)),
+            candidate,
+        ))
+    }
+
+    /// Routes of these pools are the agent's own and come from the blocks of other nodes. While nobody tells of those,
+    /// a BGP route's next hop, the node's address, says the same, except where VXLAN's tunnel addresses are needed.
+    fn encapsulated_route(
+        &self,
+        route: &BgpRoute,
+        pool: &PoolView,
+    ) -> Option<(RouteKey, Candidate)> {
+        if self.in_sync.contains(&Source::RemoteBlocks) {
+            return None;
+        }
+        let node = route.next_hops.first()?.address;
+        if node.is_ipv6() != route.prefix.addr().is_ipv6() {
+            return None;
+        }
+        let near = self.same_subnet(node);
+        let (class, intent, mtu) = if pool.vxlan != EncapMode::Never {
+            if pool.vxlan != EncapMode::CrossSubnet || !near {
+                return None;
+            }
+            (RouteClass::VxlanSameSubnet, Intent::Direct(node), None)
+        } else if pool.ipip == EncapMode::Never {
+            (
+                RouteClass::NoEncap,
+                Intent::NextHops(route.next_hops.clone()),
+                None,
+            )
+        } else if pool.ipip == EncapMode::CrossSubnet && near {
+            (RouteClass::IpipSameSubnet, Intent::Direct(node), None)
+        } else {
+            let intent = Intent::Tunnel {
+                device: IPIP_DEVICE,
+                gateway: node,
+            };
+            (RouteClass::IpipTunnel, intent, self.ipip_mtu())
+        };
+        let candidate = Candidate {
+            class,
+            owner: Owner::Bgp,
+            intent,
+            protocol: self.ownership.agent_protocol(),
+            source: self.route_source(node.is_ipv6()),
+            mtu,
+            provenance: Arc::clone(&self.bgp_provenance),
+        };
+        Some((RouteKey::new(route.prefix, AGENT_METRIC), candidate))
     }
 
     /// Resolves all next hops anew after links, addresses or foreign routes changed.

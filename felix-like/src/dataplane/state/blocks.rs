@@ -201,7 +201,7 @@ impl State {
     }
 
     /// True when a node's address lies in the subnet of our own; its own mask does not count.
-    fn same_subnet(&self, node: IpAddr) -> bool {
+    pub(super) fn same_subnet(&self, node: IpAddr) -> bool {
         self.local_node
             .addresses
             .iter()

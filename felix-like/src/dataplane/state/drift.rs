@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
@@ -12,7 +13,7 @@ use crate::dataplane::drift::{DriftLog, DriftRecord};
 use crate::dataplane::lock;
 use crate::kernel::MacAddr;
 use crate::kernel::nft::Family;
-use crate::kernel::rtnl::{NeighKey, RouteKey, RouteSpec};
+use crate::kernel::rtnl::{FdbKey, NeighKey, RouteKey, RouteSpec};
 use crate::reconcile::{Damping, Observation};
 
 /// Lines after which the file of records is started anew, the old one kept beside it.
@@ -27,10 +28,12 @@ pub(super) struct DriftState {
     lines: u64,
     open_routes: HashMap<RouteKey, u64>,
     open_neighbours: HashMap<NeighKey, u64>,
+    open_fdb: HashMap<FdbKey, u64>,
     pub(super) open_tables: HashMap<Family, u64>,
     pub(super) routes: Damping<RouteKey>,
     pub(super) neighbours: Damping<NeighKey>,
     pub(super) settings: Damping<String>,
+    pub(super) fdb: Damping<FdbKey>,
     pub(super) detected: BTreeMap<String, u64>,
     pub(super) repaired: BTreeMap<String, u64>,
     pub(super) paused: bool,
@@ -57,10 +60,12 @@ impl DriftState {
             lines: 0,
             open_routes: HashMap::new(),
             open_neighbours: HashMap::new(),
+            open_fdb: HashMap::new(),
             open_tables: HashMap::new(),
             routes: Damping::default(),
             neighbours: Damping::default(),
             settings: Damping::default(),
+            fdb: Damping::default(),
             detected: BTreeMap::new(),
             repaired: BTreeMap::new(),
             paused: false,
@@ -129,6 +134,12 @@ impl DriftState {
 
     pub(super) fn neighbour_repaired(&mut self, key: &NeighKey) {
         if let Some(number) = self.open_neighbours.remove(key) {
+            self.repaired(number);
+        }
+    }
+
+    pub(super) fn fdb_repaired(&mut self, key: &FdbKey) {
+        if let Some(number) = self.open_fdb.remove(key) {
             self.repaired(number);
         }
     }
@@ -232,6 +243,38 @@ impl State {
         }
         let due = self.drift.neighbours.changed(key, Instant::now());
         self.neighbours.delay(key, due);
+        self.problems_stale = true;
+    }
+}
+
+impl State {
+    pub(super) fn fdb_drift(&mut self, key: &FdbKey, observation: &Observation<IpAddr>, port: u32) {
+        let (kind, expected, found) = match observation {
+            Observation::Missing { expected } => ("missing", expected.to_string(), String::new()),
+            Observation::Changed { expected, found } => {
+                ("changed", expected.to_string(), found.to_string())
+            }
+            Observation::Foreign | Observation::Agrees => return,
+        };
+        let link = self
+            .topology
+            .link(key.link)
+            .map(|l| l.name.clone())
+            .unwrap_or_default();
+        let number = self.drift.record(Finding {
+            subsystem: "fdb",
+            kind,
+            item: format!("{} dev {link}", key.mac),
+            provenance: String::new(),
+            expected,
+            found,
+            by: culprit(port),
+        });
+        if let Some(number) = number {
+            self.drift.open_fdb.insert(*key, number);
+        }
+        let due = self.drift.fdb.changed(key, Instant::now());
+        self.fdb.delay(key, due);
         self.problems_stale = true;
     }
 }

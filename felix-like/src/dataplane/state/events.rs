@@ -52,6 +52,7 @@ impl State {
                     self.global_settings_to_check = true;
                 }
             }
+            RouteEvent::Fdb(event) => self.fdb_event(&event),
             RouteEvent::Overrun => {
                 tracing::info!("kernel notices were lost, reading everything again");
                 self.resync_wanted = true;
@@ -312,6 +313,8 @@ impl State {
         for (_, observation) in self.neighbours.replace_actual(permanent) {
             differences += usize::from(is_difference(&observation));
         }
+        differences += self.resync_fdb().map_err(step("read forwarding entries"))?;
+        self.tunnels_changed = true;
         self.resync_wanted = false;
         Ok(differences)
     }
@@ -322,7 +325,7 @@ fn only_link(spec: &RouteSpec) -> Option<u32> {
     spec.depends_on(first).then_some(first)
 }
 
-fn is_difference<V>(observation: &Observation<V>) -> bool {
+pub(super) fn is_difference<V>(observation: &Observation<V>) -> bool {
     matches!(
         observation,
         Observation::Missing { .. } | Observation::Changed { .. }

@@ -45,6 +45,15 @@ impl State {
                 self.neighbours.pending_count(),
             ),
         );
+        let ours = self
+            .fdb
+            .actuals()
+            .filter(|(k, _)| self.fdb.desired(k).is_some())
+            .count();
+        tables.insert(
+            "fdb".to_owned(),
+            count(self.fdb.desired_count(), ours, self.fdb.pending_count()),
+        );
         for (name, desired, actual, pending) in self.tables.sizes() {
             tables.insert(name, count(desired, actual, pending));
         }
@@ -72,6 +81,7 @@ impl State {
     fn contended(&mut self) -> usize {
         let now = Instant::now();
         self.drift.routes.contended(now)
+            + self.drift.fdb.contended(now)
             + self.drift.neighbours.contended(now)
             + self.drift.settings.contended(now)
             + self.tables.contended(now)

@@ -9,6 +9,7 @@ mod events;
 mod facts;
 mod settings;
 mod tables;
+mod tunnels;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -29,7 +30,7 @@ use crate::desired::{
     RemoteBlock, RemoteNode, Source,
 };
 use crate::kernel::MacAddr;
-use crate::kernel::rtnl::{Hop, NeighKey, RouteKey, RouteSpec, Rtnl};
+use crate::kernel::rtnl::{FdbKey, Hop, NeighKey, RouteKey, RouteSpec, Rtnl};
 use crate::reconcile::Reconciled;
 use crate::routes::{Candidates, Choice, Ownership, PoolTable, Topology};
 use tables::Tables;
@@ -75,6 +76,11 @@ pub(super) struct State {
     /// Parallel routes that others added under a key of ours.
     stray_routes: Vec<(RouteKey, RouteSpec)>,
     neighbours: Reconciled<NeighKey, MacAddr>,
+    fdb: Reconciled<FdbKey, IpAddr>,
+    /// Entries wanted on the VXLAN devices, IPv4 and IPv6.
+    vtep_neighbours: [BTreeSet<NeighKey>; 2],
+    vtep_fdb: [BTreeSet<FdbKey>; 2],
+    tunnels_failed: bool,
     appeared: HashMap<u32, Instant>,
     reconsider_at: Option<Instant>,
     resync_wanted: bool,
@@ -155,6 +161,10 @@ impl State {
             routes_by_link: HashMap::new(),
             stray_routes: Vec::new(),
             neighbours: Reconciled::default(),
+            fdb: Reconciled::default(),
+            vtep_neighbours: Default::default(),
+            vtep_fdb: Default::default(),
+            tunnels_failed: false,
             appeared: HashMap::new(),
             reconsider_at: None,
             resync_wanted: false,
@@ -196,12 +206,23 @@ impl State {
     pub(super) fn in_sync(&mut self, source: Source) {
         if self.in_sync.insert(source) {
             tracing::info!(?source, "source is in sync");
-            if source == Source::Pools {
+            if matches!(source, Source::Pools | Source::RemoteBlocks) {
+                self.tunnels_changed = true;
                 self.replan_bgp();
             }
             self.routes.reconsider();
             self.neighbours.reconsider();
+            self.fdb.reconsider();
         }
+    }
+
+    /// True when a source's picture is complete. Without anybody who tells of other nodes' blocks, their routes come
+    /// from BGP.
+    fn is_complete(&self, source: Source) -> bool {
+        self.in_sync.contains(&source)
+            || (source == Source::RemoteBlocks
+                && self.remote_blocks.is_empty()
+                && self.in_sync.contains(&Source::Bgp))
     }
 
     /// New settings.

@@ -182,12 +182,15 @@ impl State {
             return;
         }
         let hosts: Vec<IpAddr> = self.host_addresses();
-        let input = NatInput {
-            pools: &self.pools,
-            hosts: &hosts,
-            settings: &self.settings.nat_outgoing,
-        };
+        let tunnels = [self.tunnel_devices(false), self.tunnel_devices(true)];
         for table in &mut self.tables.tables {
+            let input = NatInput {
+                pools: &self.pools,
+                tunnels: &tunnels[usize::from(table.family.is_ipv6())],
+                vxlan_port: self.settings.vxlan_port,
+                hosts: &hosts,
+                settings: &self.settings.nat_outgoing,
+            };
             table.desired = rules::table(table.family, input);
             table.dirty = true;
             table.due = None;

@@ -1,5 +1,7 @@
 //! The smallest transaction that turns the table that is there into the one wanted.
 
+use std::collections::BTreeSet;
+
 use super::message::Batch;
 use super::model::{Table, TableFlags};
 
@@ -26,24 +28,23 @@ pub fn difference(
     }
 
     for (name, set) in &desired.sets {
-        let old = there.and_then(|t| t.sets.get(name));
-        match old {
-            None => {
-                batch.set(family, table, name, set);
-                batch.add_elements(family, table, name, &set.elements);
-            }
-            Some(old) => {
-                let gone = old.elements.difference(&set.elements);
-                batch.delete_elements(family, table, name, gone);
-                let new = set.elements.difference(&old.elements);
-                batch.add_elements(family, table, name, new);
-            }
+        if there.is_none_or(|t| !t.sets.contains_key(name)) {
+            batch.set(family, table, name, set);
         }
     }
     for (name, chain) in &desired.chains {
         if there.is_none_or(|t| !t.chains.contains_key(name)) {
             batch.chain(family, table, name, chain);
         }
+    }
+    // After the chains, because elements of verdict maps name them.
+    for (name, set) in &desired.sets {
+        let none = BTreeSet::new();
+        let old = there
+            .and_then(|t| t.sets.get(name))
+            .map_or(&none, |s| &s.elements);
+        batch.delete_elements(family, table, name, old.difference(&set.elements));
+        batch.add_elements(family, table, name, set.elements.difference(old));
     }
     for (name, chain) in &desired.chains {
         let old = there.and_then(|t| t.chains.get(name));

@@ -191,6 +191,13 @@ pub enum Expr {
         /// Value.
         value: Vec<u8>,
     },
+    /// Loads what kind of address the source is (`RTN_*`, host order): 2 when it is one of this node's.
+    SourceType {
+        /// Only addresses of the outgoing interface count.
+        of_output_interface: bool,
+        /// Register.
+        register: u32,
+    },
     /// Counts packets and octets.
     Counter,
     /// Ends the rule with a verdict.
@@ -225,6 +232,11 @@ pub enum Expr {
 }
 
 const FULLY_RANDOM: u32 = 0x10;
+const FIB_ADDRESS_TYPE: u32 = 3;
+const FIB_SOURCE: u32 = 0x1;
+const FIB_OIF: u32 = 0x10;
+/// An address of this node (`RTN_LOCAL`).
+pub(crate) const LOCAL_ADDRESS: u32 = 2;
 
 impl Expr {
     /// Source address of a packet of a family.
@@ -282,6 +294,7 @@ impl Expr {
             Self::Cmp { .. } => "cmp",
             Self::Lookup { .. } | Self::VerdictMap { .. } => "lookup",
             Self::Load { .. } | Self::Verdict(_) => "immediate",
+            Self::SourceType { .. } => "fib",
             Self::Counter => "counter",
             Self::Masquerade { .. } => "masq",
             Self::Nat { .. } => "nat",
@@ -351,6 +364,15 @@ impl Expr {
             Self::Verdict(verdict) => {
                 d.be32(1, 0);
                 d.nest(2, |v| verdict.encode(v));
+            }
+            Self::SourceType {
+                of_output_interface,
+                register,
+            } => {
+                let oif = if *of_output_interface { FIB_OIF } else { 0 };
+                d.be32(1, *register);
+                d.be32(2, FIB_ADDRESS_TYPE);
+                d.be32(3, FIB_SOURCE | oif);
             }
             Self::Counter => {}
             Self::Masquerade {
@@ -459,6 +481,17 @@ impl Expr {
                         register: register(1)?,
                         value: data.nested().find(NFTA_DATA_VALUE)?.data.to_vec(),
                     },
+                }
+            }
+            "fib" => {
+                let flags = number(3)?;
+                if number(2)? != FIB_ADDRESS_TYPE || flags & !FIB_OIF != FIB_SOURCE {
+                    return None;
+                }
+                let of_output_interface = flags & FIB_OIF != 0;
+                Self::SourceType {
+                    of_output_interface,
+                    register: register(1)?,
                 }
             }
             "counter" => Self::Counter,

@@ -13,6 +13,7 @@ mod read;
 mod socket;
 
 pub use difference::difference;
+pub(crate) use expr::LOCAL_ADDRESS;
 pub use expr::{CmpOp, Expr, MetaKey, NatKind, Verdict};
 pub use message::Batch;
 pub use model::{

@@ -13,12 +13,13 @@ pub use address::{Address, AddressFlags};
 pub use link::{Link, LinkChange, VethEnd, VethPair};
 pub use neighbour::{NeighKey, Neighbour};
 pub use route::{Hop, RouteKey, RouteSpec, RouteType, Scope};
-pub use vxlan::{FdbEntry, VxlanDevice};
+pub use vxlan::{FdbEntry, FdbKey, VxlanDevice};
 
 pub(crate) use address::decode_address;
 pub(crate) use link::decode_link;
 pub(crate) use neighbour::decode_neighbour;
 pub(crate) use route::decode_route;
+pub(crate) use vxlan::decode_fdb;
 
 /// Requests to one namespace's links, addresses, neighbours and routes. Blocking; one owner, one thread at a time.
 #[derive(Debug)]

@@ -66,15 +66,22 @@ pub(super) fn decode_vxlan(attrs: Attrs<'_>) -> VxlanDevice {
     device
 }
 
-/// A forwarding entry of a VXLAN device: frames for `mac` go to `remote`.
+/// A forwarding entry of a VXLAN device: frames for an Ethernet address go to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FdbEntry {
+    /// Which.
+    pub key: FdbKey,
+    /// Node to send it to.
+    pub remote: IpAddr,
+}
+
+/// Which forwarding entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FdbKey {
     /// Index of the VXLAN device.
     pub link: u32,
     /// Destination of the frame.
     pub mac: MacAddr,
-    /// Node to send it to.
-    pub remote: IpAddr,
 }
 
 fn bridge_ndmsg(link: u32) -> [u8; NDMSG] {
@@ -115,9 +122,9 @@ impl Rtnl {
         self.socket.request(Encoder::single(
             libc::RTM_NEWNEIGH,
             flags,
-            &bridge_ndmsg(entry.link),
+            &bridge_ndmsg(entry.key.link),
             |m| {
-                m.attr(NDA_LLADDR, &entry.mac.0);
+                m.attr(NDA_LLADDR, &entry.key.mac.0);
                 m.ip(NDA_DST, entry.remote);
             },
         ))
@@ -125,8 +132,8 @@ impl Rtnl {
 
     /// Removes a forwarding entry; true when it was there.
     pub fn delete_fdb(&mut self, entry: &FdbEntry) -> Result<bool, KernelError> {
-        let request = Encoder::single(libc::RTM_DELNEIGH, 0, &bridge_ndmsg(entry.link), |m| {
-            m.attr(NDA_LLADDR, &entry.mac.0);
+        let request = Encoder::single(libc::RTM_DELNEIGH, 0, &bridge_ndmsg(entry.key.link), |m| {
+            m.attr(NDA_LLADDR, &entry.key.mac.0);
             m.ip(NDA_DST, entry.remote);
         });
         match self.socket.request(request) {
@@ -145,7 +152,7 @@ impl Rtnl {
         let request = Encoder::single(libc::RTM_GETNEIGH, 0, &fixed, |_| {});
         self.socket
             .dump(&request, |entries: &mut Vec<FdbEntry>, message| {
-                entries.extend(decode_fdb(message).filter(|e| e.link == link));
+                entries.extend(decode_fdb(message).filter(|e| e.key.link == link));
             })
     }
 
@@ -178,7 +185,10 @@ pub(crate) fn decode_fdb(message: &Message<'_>) -> Option<FdbEntry> {
     let attrs = message.attrs(NDMSG);
     let mac = attrs.find(NDA_LLADDR)?.mac().filter(|m| m.is_usable())?;
     let remote = attrs.find(NDA_DST)?.ip()?;
-    Some(FdbEntry { link, mac, remote })
+    Some(FdbEntry {
+        key: FdbKey { link, mac },
+        remote,
+    })
 }
 
 #[cfg(test)]
