@@ -94,7 +94,7 @@ impl<'a> Request<'a> {
     }
 
     /// Asks for the server's table instead of objects.
-    pub(crate) fn as_table(mut self) -> Self {
+    pub(crate) fn for_table(mut self) -> Self {
         self.table = true;
         self
     }

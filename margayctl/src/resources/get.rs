@@ -151,7 +151,7 @@ impl Get {
             target.name.as_deref(),
         );
         if table {
-            request = request.as_table();
+            request = request.for_table();
         }
         if target.name.is_none() {
             if let Some(selector) = &self.selector {
