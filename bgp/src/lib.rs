@@ -27,7 +27,10 @@ mod error;
 mod family;
 pub mod net;
 pub mod policy;
+mod rib;
 mod route;
+mod session;
+pub mod speaker;
 mod status;
 pub mod wire;
 

@@ -1,7 +1,7 @@
 //! One configured neighbour.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use crate::{ConfigError, Families, Family, Password, Policy};
@@ -173,6 +173,11 @@ pub struct PeerConfig {
     pub local_as: u32,
     /// Source address of the connection; `None` lets the kernel choose.
     pub local_address: Option<IpAddr>,
+    /// Own IPv4 address announced as next hop; `None` is the address of the connection.
+    pub self_ipv4: Option<Ipv4Addr>,
+    /// Own IPv6 address announced as next hop; `None` is the address of the connection. Needed for
+    /// IPv6 routes on a session over IPv4.
+    pub self_ipv6: Option<Ipv6Addr>,
     /// Only wait for the peer to dial.
     pub passive: bool,
     /// Timers.
@@ -215,6 +220,8 @@ impl PeerConfig {
             remote_as: RemoteAs::Is(remote_as),
             local_as,
             local_address: None,
+            self_ipv4: None,
+            self_ipv6: None,
             passive: false,
             timers: Timers::default(),
             password: None,

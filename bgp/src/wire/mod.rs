@@ -39,4 +39,4 @@ pub use update::{AttributeFault, Reachable, Update, UpdateContext};
 pub use update_pack::{PackContext, end_of_rib, keepalive, pack_announcements, pack_withdrawals};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -12,7 +12,6 @@ use crate::Family;
 /// Prefixes of one family and where they lead.
 #[derive(Debug)]
 pub(super) struct MpReach {
-    pub(super) family: Family,
     pub(super) next_hop: NextHop,
     pub(super) prefixes: Vec<Nlri>,
 }
@@ -49,11 +48,7 @@ pub(super) fn decode_reach(
         &mut prefixes,
     )
     .map_err(|_| fault(update_error::NETWORK))?;
-    Ok(Some(MpReach {
-        family,
-        next_hop,
-        prefixes,
-    }))
+    Ok(Some(MpReach { next_hop, prefixes }))
 }
 
 /// Reads MP_UNREACH_NLRI; `None` for a family the session does not carry.

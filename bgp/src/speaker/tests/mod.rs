@@ -1,0 +1,9 @@
+//! Behaviour of the speaker, without sockets.
+
+mod malformed;
+mod mesh;
+mod messages;
+mod policy;
+mod restart;
+mod script;
+mod world;
