@@ -25,7 +25,7 @@ pub enum Tor {
     Bird,
     /// FRR: zebra and bgpd.
     Frr,
-    /// GoBGP, with FRR's zebra for the kernel routes.
+    /// GoBGP, with a script that writes its routes into the kernel.
     Gobgp,
 }
 
@@ -166,7 +166,7 @@ pub struct State {
     pub tor: Option<Router>,
     /// Running pods.
     pub pods: Vec<Pod>,
-    /// Processes by unit: `apiserver`, `controller`, node names, `tor1`, `tor1-zebra`.
+    /// Processes by unit: `apiserver`, `controller`, node names, `tor1`, `tor1-zebra`, `tor1-routes`.
     pub processes: BTreeMap<String, Pid>,
 }
 

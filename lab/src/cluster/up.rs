@@ -262,14 +262,24 @@ fn members(state: &State) -> (Vec<Node>, Option<Router>) {
 
 /// Network and mount namespaces of all members, side by side.
 fn make_namespaces(state: &State) -> Result<()> {
-    let nodes = state
-        .nodes
-        .iter()
-        .map(|n| (&n.netns, &n.folder, &n.mount_namespace, units::NODE_PATHS));
-    let tor = state
-        .tor
-        .iter()
-        .map(|t| (&t.netns, &t.folder, &t.mount_namespace, tor::PRIVATE_PATHS));
+    let nodes = state.nodes.iter().map(|n| {
+        (
+            &n.netns,
+            &n.folder,
+            &n.mount_namespace,
+            units::NODE_PATHS,
+            Vec::new(),
+        )
+    });
+    let tor = state.tor.iter().map(|t| {
+        (
+            &t.netns,
+            &t.folder,
+            &t.mount_namespace,
+            tor::PRIVATE_PATHS,
+            tor::private_files(t.kind),
+        )
+    });
     let members: Vec<_> = nodes.chain(tor).collect();
     // First all names: a mount namespace made afterwards then has them from the beginning.
     std::thread::scope(|scope| {
@@ -282,10 +292,11 @@ fn make_namespaces(state: &State) -> Result<()> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = members
             .iter()
-            .map(|(_, folder, file, paths)| {
+            .map(|(_, folder, file, paths, files)| {
                 let private = PrivatePaths {
                     folder: (*folder).clone(),
                     paths,
+                    files: files.clone(),
                 };
                 scope.spawn(|| namespaces::keep_mount_namespace(&state.name, private, file))
             })

@@ -19,6 +19,8 @@ pub(crate) struct PrivatePaths {
     pub(crate) folder: PathBuf,
     /// Absolute paths.
     pub(crate) paths: &'static [&'static str],
+    /// Files of the host, by absolute path, that the member sees with another content.
+    pub(crate) files: Vec<(&'static str, String)>,
 }
 
 impl PrivatePaths {
@@ -116,6 +118,12 @@ fn build(lab_dir: &Path, private: &PrivatePaths) -> Result<()> {
         let target = real(path);
         make_mount_point(&target, &private.folder, &mut overlaid)?;
         bind(&private.backing(path), &target)?;
+    }
+    for (path, content) in &private.files {
+        let file = private.folder.join(path.trim_start_matches('/'));
+        fs::create_dir_all(file.parent().unwrap_or(&private.folder)).tried(what)?;
+        fs::write(&file, content).tried(what)?;
+        bind(&file, Path::new(path))?;
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 const BIRD: &str = include_str!("../../../examples/tor/bird.conf");
 const FRR: &str = include_str!("../../../examples/tor/frr.conf");
 const GOBGP: &str = include_str!("../../../examples/tor/gobgp.toml");
+const GOBGP_ROUTES: &str = include_str!("gobgp-routes.sh");
 
 /// Directories a router has for itself.
 pub(crate) const PRIVATE_PATHS: &[&str] = &[
@@ -23,6 +24,32 @@ pub(crate) const PRIVATE_PATHS: &[&str] = &[
     "/etc/frr",
     "/var/tmp/frr",
 ];
+
+/// Files a router's software expects to read otherwise than they are on the host: FRR wants its user and groups, which
+/// only an installed package makes.
+pub(crate) fn private_files(kind: Tor) -> Vec<(&'static str, String)> {
+    if kind != Tor::Frr {
+        return Vec::new();
+    }
+    let groups = ["frr:x:65101:", "frrvty:x:65102:root,frr"];
+    let users = ["frr:x:65101:65101:FRR:/nonexistent:/usr/sbin/nologin"];
+    vec![
+        ("/etc/group", with_lines("/etc/group", &groups)),
+        ("/etc/passwd", with_lines("/etc/passwd", &users)),
+    ]
+}
+
+/// The host's file with these lines instead of its own ones with the same first field.
+fn with_lines(file: &str, lines: &[&str]) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let name = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
+    let ours: Vec<String> = lines.iter().map(|line| name(line)).collect();
+    let others = text.lines().filter(|line| !ours.contains(&name(line)));
+    others
+        .chain(lines.iter().copied())
+        .flat_map(|line| [line, "\n"])
+        .collect()
+}
 
 /// One process of a router.
 #[derive(Debug)]
@@ -77,10 +104,14 @@ pub(crate) fn daemons(router: &Router, nodes: &[Node], programs: &Programs) -> R
                 &file,
                 &["--api-hosts", "127.0.0.1:50051", "-l", "info"],
             );
-            let gobgpd = daemon(main, programs::peer("gobgpd")?, args);
+            let script = write("gobgp-routes.sh", GOBGP_ROUTES)?;
             vec![
-                zebra(router, &write("zebra.conf", "hostname tor1\n")?)?,
-                gobgpd,
+                daemon(main.clone(), programs::peer("gobgpd")?, args),
+                daemon(
+                    format!("{main}-routes"),
+                    "/bin/sh".into(),
+                    vec![script.into()],
+                ),
             ]
         }
         Tor::Margay => {
