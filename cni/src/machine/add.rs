@@ -111,7 +111,8 @@ pub enum AddAction {
     Supersede(Box<Attachment>),
     /// Allocate; answer [`AddOutcome::Allocated`].
     Allocate(Box<Allocation>),
-    /// An address just allocated is in use by a live attachment: give it to that one's handle.
+    /// An address just allocated seems to be in use by a live attachment. If that is still so, give it to that one's
+    /// handle; if the attachment has gone in the meantime, answer [`AddOutcome::Free`].
     ReturnToOwner {
         /// The address.
         address: IpAddr,
@@ -163,6 +164,8 @@ pub enum AddOutcome {
         /// They were held under the handle before this call.
         reused: bool,
     },
+    /// The address is nobody's but ours.
+    Free,
     /// The interface.
     Wired(WiredFacts),
     /// It did not work.
@@ -221,6 +224,10 @@ pub struct AddMachine {
     kept: Vec<IpAddr>,
     fresh: Vec<IpAddr>,
     conflicts: u32,
+    /// What was allocated, while somebody else seems to use some of it.
+    disputed: Vec<IpAddr>,
+    /// Attachments that have gone since ADD began.
+    gone: Vec<AttachmentKey>,
     attachment: Option<Box<Attachment>>,
     undo: Vec<Undo>,
     failure: Option<CniError>,
@@ -244,6 +251,8 @@ impl AddMachine {
             kept: Vec::new(),
             fresh: Vec::new(),
             conflicts: 0,
+            disputed: Vec::new(),
+            gone: Vec::new(),
             attachment: None,
             undo: Vec::new(),
             failure: None,
@@ -321,7 +330,8 @@ impl AddMachine {
             (Stage::Allocate, AddOutcome::Allocated { addresses, reused }) => {
                 self.allocated(addresses, reused)
             }
-            (Stage::ReturnToOwner, AddOutcome::Done) => self.allocate(),
+            (Stage::ReturnToOwner, AddOutcome::Done) => self.returned(),
+            (Stage::ReturnToOwner, AddOutcome::Free) => self.take_over(),
             (Stage::SavePreparing, AddOutcome::Done) => {
                 self.undo.push(Undo::Policy);
                 let attachment = self.attachment()?;
@@ -475,10 +485,26 @@ impl AddMachine {
         if !self.fresh.is_empty() && !self.undo.contains(&Undo::Release) {
             self.undo.push(Undo::Release);
         }
-        if let Some((address, owner)) = self.owner_of_one(&addresses) {
-            return self.return_to_owner(address, owner);
+        self.settle(addresses)
+    }
+
+    fn settle(&mut self, addresses: Vec<IpAddr>) -> Result<AddStep, CniError> {
+        match self.owner_of_one(&addresses) {
+            None => self.save_preparing(addresses),
+            Some((address, owner)) => {
+                self.disputed = addresses;
+                self.return_to_owner(address, owner)
+            }
         }
-        self.save_preparing(addresses)
+    }
+
+    /// The attachment that seemed to use the address was removed while this ADD was under way.
+    fn take_over(&mut self) -> Result<AddStep, CniError> {
+        let addresses = std::mem::take(&mut self.disputed);
+        let (address, owner) = self.owner_of_one(&addresses).ok_or_else(confused)?;
+        self.fresh.push(address);
+        self.gone.push(owner.key);
+        self.settle(addresses)
     }
 
     /// An address of ours that a live attachment of another pod uses.
@@ -486,6 +512,7 @@ impl AddMachine {
         let input = &self.input;
         let live = input.records.iter().filter(|record| {
             record.key != input.key
+                && !self.gone.contains(&record.key)
                 && record.state == State::Ready
                 && record.boot_id == input.boot_id
                 && !same_pod(record, &input.args)
@@ -501,30 +528,30 @@ impl AddMachine {
         owner: Box<Attachment>,
     ) -> Result<AddStep, CniError> {
         self.conflicts += 1;
+        // From here on a failure must not put it into the pool. Left under our handle it is found by garbage collection.
         self.fresh.retain(|fresh| *fresh != address);
-        let specific = self
-            .plan
-            .as_ref()
-            .is_some_and(|p| matches!(p.addresses, AddressPlan::Specific(_)));
-        if self.conflicts > MAX_CONFLICTS || specific {
-            return Err(
-                CniError::new(Code::NO_ADDRESS, format!("address {address} is in use"))
-                    .with_details(format!(
-                        "by container {} ({})",
-                        owner.key,
-                        owner.lock_name()
-                    )),
-            );
-        }
         let handle = self.handle();
-        Ok(self.go(
-            Stage::ReturnToOwner,
-            AddAction::ReturnToOwner {
-                address,
-                handle,
-                owner,
-            },
-        ))
+        let action = AddAction::ReturnToOwner {
+            address,
+            handle,
+            owner,
+        };
+        Ok(self.go(Stage::ReturnToOwner, action))
+    }
+
+    fn returned(&mut self) -> Result<AddStep, CniError> {
+        let disputed = std::mem::take(&mut self.disputed);
+        let (address, owner) = self.owner_of_one(&disputed).ok_or_else(confused)?;
+        let plan = self.plan.as_ref().ok_or_else(confused)?;
+        let replaceable = matches!(plan.addresses, AddressPlan::Automatic { .. });
+        if replaceable && self.conflicts <= MAX_CONFLICTS {
+            return self.allocate();
+        }
+        let details = format!("by container {} ({})", owner.key, owner.lock_name());
+        Err(
+            CniError::new(Code::NO_ADDRESS, format!("address {address} is in use"))
+                .with_details(details),
+        )
     }
 
     fn pod_ref(&self) -> Option<PodRef> {

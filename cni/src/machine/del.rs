@@ -128,7 +128,15 @@ impl DelMachine {
 
 fn with_record(record: &Attachment, input: &DelInput) -> Vec<DelAction> {
     let boxed = || Box::new(record.clone());
+    // Before anything is given back, nobody must take the attachment for a live one: the agent may also die half-way.
     let mut actions = Vec::new();
+    if record.state != State::Deleting {
+        let deleting = Attachment {
+            state: State::Deleting,
+            ..record.clone()
+        };
+        actions.push(DelAction::Save(Box::new(deleting)));
+    }
     if record.boot_id == input.boot_id {
         // Both act on this attachment alone, by its id, interface index and alias; a newer sandbox of the pod is safe.
         actions.push(DelAction::Withdraw(boxed()));
@@ -242,6 +250,7 @@ mod tests {
         assert_eq!(
             names_of(&actions),
             [
+                "Save",
                 "Withdraw",
                 "QueueUnwire",
                 "FlushConnections",
@@ -265,7 +274,7 @@ mod tests {
             let (actions, done) = run(input(Some(sample("c1"))), |action| {
                 format!("{action:?}").starts_with(failing)
             });
-            assert_eq!(actions.len(), 6, "{failing}");
+            assert_eq!(actions.len(), 7, "{failing}");
             assert_eq!(done.leftovers.len(), 1);
             assert!(
                 matches!(actions.last(), Some(DelAction::Save(record)) if record.state == State::Deleting),
@@ -281,7 +290,7 @@ mod tests {
         let (actions, _) = run(input, |_| false);
         assert_eq!(
             names_of(&actions),
-            ["Release", "ClearAnnotations", "Forget"]
+            ["Save", "Release", "ClearAnnotations", "Forget"]
         );
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use margay_cni::args::PodArgs;
-use margay_cni::attachment::{Attachment, lock_name};
+use margay_cni::attachment::{Attachment, State, lock_name};
 use margay_cni::config::NetworkConfig;
 use margay_cni::machine::Step;
 use margay_cni::machine::add::{
@@ -219,6 +219,13 @@ impl Driver<'_> {
                 handle,
                 owner,
             } => {
+                let ready = shared
+                    .records
+                    .get(&owner.key)
+                    .is_some_and(|now| now.state == State::Ready);
+                if !ready {
+                    return Ok(AddOutcome::Free);
+                }
                 tracing::warn!(%address, owner = %owner.key, "an address in use was allocated; returning it");
                 let to = TransferTarget {
                     handle: owner.ipam.handle,

@@ -103,14 +103,14 @@ impl Records {
             .collect()
     }
 
-    /// Writes a record.
+    /// Writes a record. It counts from now on even if the disk does not take it.
     pub(super) fn save(&self, record: &Attachment) -> io::Result<()> {
-        let file = self.directory.save(record)?;
         self.inner()
             .by_key
             .insert(record.key.clone(), record.clone());
-        let _ = self.syncer.send(SyncRequest::File(file));
         self.changes.send_modify(|count| *count += 1);
+        let file = self.directory.save(record)?;
+        let _ = self.syncer.send(SyncRequest::File(file));
         Ok(())
     }
 

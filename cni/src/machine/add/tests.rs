@@ -54,6 +54,8 @@ struct Agent {
     log: Vec<String>,
     fail: Option<&'static str>,
     fail_undo: Option<&'static str>,
+    /// Owners of disputed addresses have gone.
+    owners_gone: bool,
 }
 
 impl Agent {
@@ -73,6 +75,7 @@ impl Agent {
             log: Vec::new(),
             fail: None,
             fail_undo: None,
+            owners_gone: false,
         }
     }
 
@@ -101,6 +104,7 @@ impl Agent {
             AddAction::InspectNetns => return AddOutcome::Netns(self.netns),
             AddAction::Verify(_) => return AddOutcome::Intact(self.intact),
             AddAction::Allocate(allocation) => return self.allocate(&allocation),
+            AddAction::ReturnToOwner { .. } if self.owners_gone => return AddOutcome::Free,
             AddAction::ReturnToOwner {
                 address,
                 handle,
@@ -491,4 +495,47 @@ fn containers_without_a_pod_are_attached_too() {
         ("calic1", None)
     );
     assert!(!agent.log.contains(&"FindPod".to_owned()));
+}
+
+#[test]
+fn address_of_an_attachment_removed_meanwhile_is_kept() {
+    for fail in [None, Some("Wire")] {
+        let mut agent = Agent::new();
+        agent.owners_gone = true;
+        agent.fail = fail;
+        let mut add = input();
+        add.records = vec![other_pod()];
+        let done = agent.run(AddMachine::new(add));
+        if fail.is_none() {
+            let expected = "10.65.0.7/32".parse::<IpNet>().expect("prefix");
+            assert_eq!(done.result.expect("attached").ips, [expected]);
+        } else {
+            assert!(done.result.is_err() && agent.is_clean(), "{:?}", agent.held);
+        }
+    }
+}
+
+#[test]
+fn wished_address_of_a_live_pod_stays_with_it() {
+    let mut agent = Agent::new();
+    let annotations = &mut agent.facts.annotations;
+    annotations.insert(
+        "cni.projectcalico.org/ipAddrs".into(),
+        r#"["10.65.0.7"]"#.into(),
+    );
+    let mut add = input();
+    add.records = vec![other_pod()];
+    let done = agent.run(AddMachine::new(add));
+    let error = done.result.expect_err("refused");
+    assert_eq!(
+        (error.code, error.msg.as_str()),
+        (Code::NO_ADDRESS, "address 10.65.0.7 is in use")
+    );
+    assert_eq!(
+        agent.held,
+        [(
+            "k8s-pod-network.other".into(),
+            "10.65.0.7".parse().expect("ip")
+        )]
+    );
 }

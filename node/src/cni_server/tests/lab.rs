@@ -161,6 +161,10 @@ impl Lab {
             nix::unistd::geteuid().is_root(),
             "this test makes network namespaces and needs root"
         );
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .with_writer(std::io::stderr)
+            .try_init();
         let host = Netns::create().expect("a host namespace");
         let loopback = host.clone();
         tokio::task::spawn_blocking(move || {
