@@ -7,6 +7,8 @@ use crate::{LocalRoute, MaxPrefixes, MaxPrefixesAction, PeerConfig, PeerState, R
 
 fn pair() -> World {
     let mut world = World::mesh(2, 1);
+    world.nodes[1].local.clear();
+    world.start(1, RestartState::default());
     world.nodes[0].local = (0..10).map(|n| LocalRoute::new(block(n), 1000)).collect();
     world.start(0, RestartState::default());
     assert!(world.run_until(seconds(30), |w| w.all_up()

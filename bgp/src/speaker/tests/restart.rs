@@ -190,9 +190,12 @@ fn a_peer_that_reconnects_while_its_old_session_looks_alive_has_restarted() {
     assert_eq!(world.peer(0, 1).state, PeerState::Established);
     let sent = world.messages(0, 1).len();
     world.start(1, World::preserved());
-    assert!(world.run_until(seconds(20), |w| {
-        w.all_up() && w.peer(0, 1).restart.is_none() && w.peer(0, 1).flaps == 1
-    }));
+    let back = |w: &World| w.all_up() && w.peer(0, 1).restart.is_none() && w.peer(0, 1).flaps == 1;
+    assert!(
+        world.run_until(seconds(20), back),
+        "{:#?}",
+        world.peer(0, 1)
+    );
     let silent = world.messages(0, 1)[sent..]
         .iter()
         .all(|message| !matches!(message, Message::Notification(_)));

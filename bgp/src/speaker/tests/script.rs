@@ -12,7 +12,7 @@ use crate::{Families, PeerConfig, PeerStatus, RouteQuery, RouteView, SpeakerConf
 
 /// OPEN of AS 65002, identifier 10.99.0.2, IPv4 and IPv6, refresh, 4-octet AS, hold 90.
 pub(super) const OPEN: &str =
-    "M 0035 01 04 fdea 005a 0a630002 18 02 16 01 04 00010001 01 04 00020001 02 00 41 04 0000fdea";
+    "M 0033 01 04 fdea 005a 0a630002 16 02 14 01 04 00010001 01 04 00020001 02 00 41 04 0000fdea";
 pub(super) const KEEPALIVE: &str = "M 0013 04";
 
 pub(super) struct Script {

@@ -144,6 +144,10 @@ impl World {
             .collect();
         for key in gone {
             self.close(key);
+            // A later speaker of this node uses the same names again.
+            for end in self.ends.values_mut().filter(|end| end.remote == key) {
+                end.remote = (Node::MAX, key.1);
+            }
         }
     }
 
