@@ -8,6 +8,7 @@ pub mod admin;
 pub mod generate;
 mod kinds;
 pub mod manifests;
+pub mod model;
 pub mod selector;
 pub mod validate;
 mod values;
