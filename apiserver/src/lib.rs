@@ -10,7 +10,7 @@
 //!
 //! Authentication is by client certificate or bearer token; there is no authorisation beyond it: whoever can prove an
 //! identity may do everything. No scheduler, kubelet or controller runs here, except that deleting a namespace
-//! removes its content. Pods are removed at once: there is no kubelet that would confirm a graceful end.
+//! removes its content and deleting an owner its dependents. Pods are removed at once: there is no kubelet that would confirm a graceful end.
 //!
 //! References: Kubernetes API concepts and API conventions, CustomResourceDefinition structural schemas,
 //! aggregated discovery, server-side apply.
@@ -18,6 +18,7 @@
 pub mod admission;
 pub mod auth;
 mod bootstrap;
+mod garbage;
 pub mod http;
 mod listen;
 mod namespaces;

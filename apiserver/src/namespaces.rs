@@ -68,7 +68,7 @@ async fn empty(app: &App, namespace: &Arc<Stored>) {
 }
 
 /// Deletes one object; true when it is gone.
-async fn remove(app: &App, stored: &Arc<Stored>) -> bool {
+pub(crate) async fn remove(app: &App, stored: &Arc<Stored>) -> bool {
     let object = if has_finalizers(&stored.object) {
         if stored.object["metadata"]["deletionTimestamp"].is_string() {
             return false;

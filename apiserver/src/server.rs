@@ -22,7 +22,7 @@ use crate::auth::tokens::{TokenFileError, Tokens};
 use crate::auth::{self, kubeconfig};
 use crate::http::{App, serve};
 use crate::store::{OpenError, Store};
-use crate::{bootstrap, listen, namespaces};
+use crate::{bootstrap, garbage, listen, namespaces};
 
 /// How long open requests may go on after a stop was asked for.
 const GRACE: Duration = Duration::from_millis(400);
@@ -144,6 +144,7 @@ impl Server {
         kubeconfig::write(&authority, "admin", Some("system:masters"), &url, &admin)?;
         let mut tasks = JoinSet::new();
         tasks.spawn(namespaces::clean_up(Arc::clone(&app), stop.clone()));
+        tasks.spawn(garbage::collect(Arc::clone(&app), stop.clone()));
         for listener in listeners {
             let listener = tokio::net::TcpListener::from_std(listener)
                 .map_err(|e| StartError::Listen(e.to_string()))?;

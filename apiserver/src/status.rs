@@ -209,7 +209,7 @@ impl ApiError {
         Self::new(422, "Invalid", message)
     }
 
-    /// 500: a fault of the server.
+    /// 500: a fault of the server, e.g. a disk that is full.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(
             500,
@@ -218,7 +218,7 @@ impl ApiError {
         )
     }
 
-    /// 503: the store cannot take writes now (e.g. disk full) or the server is stopping.
+    /// 503: the server is stopping.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(503, "ServiceUnavailable", message)
     }

@@ -11,6 +11,7 @@ use super::target::ResourcePath;
 use super::write::commit;
 use super::{Call, body, read};
 use crate::admission::metadata::has_finalizers;
+use crate::garbage::{Release, release};
 use crate::namespaces::mark_deleted;
 use crate::resource::Resource;
 use crate::resource::core::CRDS;
@@ -24,6 +25,19 @@ struct Options {
     uid: Option<String>,
     revision: Option<String>,
     dry_run: bool,
+    policy: Policy,
+}
+
+/// What happens to dependents (`propagationPolicy`).
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Policy {
+    /// They go after their owner.
+    #[default]
+    Background,
+    /// They go before their owner, which does not wait for finalizers of theirs.
+    Foreground,
+    /// They stay, without the owner.
+    Orphan,
 }
 
 async fn options(call: &Call, incoming: Incoming) -> Result<Options, ApiError> {
@@ -40,11 +54,16 @@ async fn options(call: &Call, incoming: Incoming) -> Result<Options, ApiError> {
     };
     let policy =
         text("/propagationPolicy").unwrap_or_else(|| call.query.propagation_policy.clone());
-    if !matches!(policy.as_str(), "" | "Background" | "Foreground" | "Orphan") {
-        return Err(ApiError::unprocessable(format!(
-            "DeleteOptions is invalid: propagationPolicy: Unsupported value: \"{policy}\": supported values: \"Foreground\", \"Background\", \"Orphan\""
-        )));
-    }
+    let policy = match policy.as_str() {
+        "" | "Background" => Policy::Background,
+        "Foreground" => Policy::Foreground,
+        "Orphan" => Policy::Orphan,
+        other => {
+            return Err(ApiError::unprocessable(format!(
+                "DeleteOptions is invalid: propagationPolicy: Unsupported value: \"{other}\": supported values: \"Foreground\", \"Background\", \"Orphan\""
+            )));
+        }
+    };
     let grace = body["gracePeriodSeconds"]
         .as_i64()
         .or(call.query.grace_period);
@@ -60,6 +79,7 @@ async fn options(call: &Call, incoming: Incoming) -> Result<Options, ApiError> {
         uid: text("/preconditions/uid"),
         revision: text("/preconditions/resourceVersion"),
         dry_run: dry_run || call.query.dry_run,
+        policy,
     })
 }
 
@@ -78,7 +98,7 @@ pub(super) async fn delete(
     let (stored, gone) = loop {
         let stored = read::find(call, resource, path, name)?;
         check_preconditions(resource, name, &stored, &options)?;
-        match remove(call, resource, &stored, options.dry_run).await {
+        match remove(call, resource, &stored, &options).await {
             Err(error) if error.reason == "Conflict" && options.revision.is_none() => {}
             result => break result?,
         }
@@ -139,14 +159,27 @@ async fn remove(
     call: &Call,
     resource: &Resource,
     stored: &Arc<Stored>,
-    dry_run: bool,
+    options: &Options,
 ) -> Result<(Arc<Stored>, bool), ApiError> {
     let held = has_finalizers(&stored.object);
-    if held && stored.object["metadata"]["deletionTimestamp"].is_string() || dry_run {
+    if held && stored.object["metadata"]["deletionTimestamp"].is_string() || options.dry_run {
         return Ok((Arc::clone(stored), !held));
     }
     if !held && &*resource.storage == CRDS {
         remove_instances(call, &stored.key.name).await?;
+    }
+    let owner = stored.object["metadata"]["uid"]
+        .as_str()
+        .unwrap_or_default();
+    let first = match options.policy {
+        Policy::Background => None,
+        Policy::Foreground => Some(Release::Delete),
+        Policy::Orphan => Some(Release::Orphan),
+    };
+    if let Some(first) = first {
+        for key in call.app.store.dependents(owner) {
+            release(&call.app, &key, owner, first).await;
+        }
     }
     let object = held.then(|| mark_deleted(stored.object.clone()));
     let expect = Expect::Revision(stored.revision);
@@ -167,7 +200,7 @@ async fn remove_instances(call: &Call, name: &str) -> Result<(), ApiError> {
     });
     for result in futures::future::join_all(removals).await {
         if let Err(WriteError::Disk(cause)) = result {
-            return Err(ApiError::unavailable(format!(
+            return Err(ApiError::internal(format!(
                 "the store cannot write: {cause}"
             )));
         }
@@ -187,9 +220,7 @@ pub(super) async fn collection(
     let selector = Selector::parse(&query.label_selector, &query.field_selector, resource)?;
     let (objects, revision) = read::selected(call, resource, path, &selector);
     // All at once: the store commits them in groups.
-    let removals = objects
-        .iter()
-        .map(|o| remove(call, resource, o, options.dry_run));
+    let removals = objects.iter().map(|o| remove(call, resource, o, &options));
     for result in futures::future::join_all(removals).await {
         match result {
             // Changed or deleted meanwhile: no longer the object that was selected.

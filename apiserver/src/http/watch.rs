@@ -51,9 +51,13 @@ struct Watch {
     next_bookmark: Instant,
     end: Instant,
     changed: tokio::sync::watch::Receiver<u64>,
+    served: tokio::sync::watch::Receiver<()>,
     /// Column definitions were sent; later Tables leave them out.
     headed: bool,
+    /// Ends with what is pending.
     finished: bool,
+    /// Ends when the history is read.
+    closing: bool,
 }
 
 /// Starts a watch.
@@ -88,8 +92,10 @@ pub(super) async fn watch(
         next_bookmark: now + BOOKMARK,
         end: now + Duration::from_secs(seconds.min(24 * 3600)),
         changed: call.app.store.subscribe(),
+        served: call.app.live.subscribe(),
         headed: false,
         finished: false,
+        closing: false,
     };
     if query.send_initial_events || watch.position == 0 {
         watch.start_with_objects(call, path, query.send_initial_events);
@@ -157,6 +163,9 @@ impl Watch {
             if !self.pending.is_empty() {
                 continue;
             }
+            if self.closing {
+                return None;
+            }
             let stop = self.app.stop.clone();
             tokio::select! {
                 () = stop.cancelled() => return None,
@@ -173,6 +182,7 @@ impl Watch {
                     self.pending.push_back(bookmark);
                 }
                 result = self.changed.changed() => if result.is_err() { return None },
+                _ = self.served.changed() => self.closing = !self.is_served(),
             }
         }
     }
@@ -192,21 +202,22 @@ impl Watch {
         Some(out.freeze())
     }
 
-    fn read_events(&mut self) {
-        if self
-            .app
+    /// False when the CRD is gone, and its objects with it.
+    fn is_served(&self) -> bool {
+        let Resource {
+            group,
+            version,
+            plural,
+            ..
+        } = &*self.resource;
+        self.app
             .live
             .current()
-            .find(
-                &self.resource.group,
-                &self.resource.version,
-                &self.resource.plural,
-            )
-            .is_none()
-        {
-            // The CRD is gone, and its objects with it.
-            self.finished = true;
-        }
+            .find(group, version, plural)
+            .is_some()
+    }
+
+    fn read_events(&mut self) {
         match self
             .app
             .store

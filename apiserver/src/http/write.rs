@@ -159,7 +159,7 @@ pub(super) async fn commit(
             &name,
             "the object has been modified; please apply your changes to the latest version and try again",
         ),
-        WriteError::Disk(cause) => ApiError::unavailable(format!("the store cannot write: {cause}")),
+        WriteError::Disk(cause) => ApiError::internal(format!("the store cannot write: {cause}")),
         WriteError::Closed => ApiError::unavailable("the server is stopping"),
     })?;
     if &*resource.storage == CRDS {

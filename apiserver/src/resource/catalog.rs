@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::{Resource, core, crd};
 
@@ -76,6 +77,7 @@ pub struct Live {
     /// Compiled CRDs by (name, revision), so that one change does not recompile all.
     compiled: Mutex<HashMap<String, (u64, Vec<Arc<Resource>>)>>,
     current: RwLock<Arc<Catalog>>,
+    changed: watch::Sender<()>,
 }
 
 impl Default for Live {
@@ -86,6 +88,7 @@ impl Default for Live {
             core,
             compiled: Mutex::default(),
             current,
+            changed: watch::Sender::new(()),
         }
     }
 }
@@ -94,6 +97,11 @@ impl Live {
     /// What is served now.
     pub fn current(&self) -> Arc<Catalog> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Wakes when something else is served.
+    pub fn subscribe(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// Takes over the stored CRDs, given with their revisions.
@@ -119,6 +127,7 @@ impl Live {
         *compiled = next;
         let catalog = Arc::new(Catalog::new(all));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = catalog;
+        self.changed.send_replace(());
     }
 }
 

@@ -130,7 +130,7 @@ pub fn establish(crd: &mut Value, now: &str) {
         .as_array()
         .cloned()
         .unwrap_or_default();
-    if !stored.contains(&storage) {
+    if storage.is_string() && !stored.contains(&storage) {
         stored.push(storage);
     }
     let since = crd["status"]["conditions"][0]["lastTransitionTime"]

@@ -106,6 +106,9 @@ const ATOMIC_OBJECTS: &[&str] = &[
     "rbac.v1.RoleRef",
 ];
 
+/// Definitions that stand for any JSON value, whatever type they are declared with.
+const ANYTHING: &[&str] = &["apiextensions.v1.JSON"];
+
 /// Defaults: owner, field, JSON.
 const DEFAULTS: &[(&str, &str, &str)] = &[
     ("core.v1.ServicePort", "protocol", r#""TCP""#),
@@ -184,6 +187,11 @@ fn to_openapi(schema: &mut Value) {
 
 fn annotate(name: &str, definition: &mut Value) {
     let owned_by = |owner: &str| name.strip_suffix(owner).is_some_and(|p| p.ends_with('.'));
+    if ANYTHING.iter().any(|o| owned_by(o))
+        && let Some(map) = definition.as_object_mut()
+    {
+        map.shift_remove("type");
+    }
     if ATOMIC_OBJECTS.iter().any(|o| owned_by(o)) {
         definition["x-kubernetes-map-type"] = "atomic".into();
     }

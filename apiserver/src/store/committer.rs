@@ -8,6 +8,7 @@ use std::sync::mpsc::Receiver;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::events::{Change, Event, Ring};
+use super::owners::Owners;
 use super::{Expect, Job, Key, OpenError, Shared, State, Stored, Table, WriteError};
 
 const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
@@ -73,7 +74,7 @@ fn load(database: &Database, failed: &dyn Fn(String) -> OpenError) -> Result<Sta
     let mut state = State {
         revision,
         start: revision,
-        tables: HashMap::new(),
+        ..State::default()
     };
     let objects = txn.open_table(OBJECTS).map_err(|e| failed(e.to_string()))?;
     for entry in objects.iter().map_err(|e| failed(e.to_string()))? {
@@ -88,6 +89,11 @@ fn load(database: &Database, failed: &dyn Fn(String) -> OpenError) -> Result<Sta
             .objects
             .insert(key.place(), Arc::new(stored));
     }
+    let mut owners = Owners::default();
+    let all = || state.tables.values().flat_map(|t| t.objects.values());
+    all().for_each(|o| owners.changed(None, Some(o)));
+    owners.find_gone(all().map(|o| &**o));
+    state.owners = owners;
     Ok(state)
 }
 
@@ -188,6 +194,8 @@ fn publish(shared: &Shared, staged: Vec<Staged>, ring: usize) {
     let mut state = shared.write();
     for Staged { event, reply } in staged {
         let object = Arc::clone(&event.object);
+        let after = (event.change != Change::Deleted).then_some(&*object);
+        state.owners.changed(event.previous.as_deref(), after);
         state.revision = event.revision;
         let table = table(&mut state, &object.key.resource);
         match event.change {

@@ -7,6 +7,7 @@
 
 mod committer;
 mod events;
+mod owners;
 mod record;
 
 use std::collections::{BTreeMap, HashMap};
@@ -22,6 +23,7 @@ pub use events::{Change, Event, Gone};
 pub use record::{Key, Stored};
 
 use events::Ring;
+use owners::Owners;
 
 /// Why a write was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -93,6 +95,7 @@ struct State {
     /// Revision this process began with: no watch can be complete from before it.
     start: u64,
     tables: HashMap<Arc<str>, Table>,
+    owners: Owners,
 }
 
 #[derive(Debug)]
@@ -216,6 +219,19 @@ impl Store {
             None => Ok((Vec::new(), state.revision.max(after))),
             Some(table) => table.ring.after(after, max, state.revision),
         }
+    }
+
+    /// Objects whose `ownerReferences` name an owner.
+    pub fn dependents(&self, owner: &str) -> Vec<Key> {
+        self.shared.read().owners.dependents(owner)
+    }
+
+    /// Owners that went away since the last call and left dependents behind.
+    pub fn take_gone_owners(&self) -> Vec<String> {
+        if self.shared.read().owners.none_gone() {
+            return Vec::new();
+        }
+        self.shared.write().owners.take_gone()
     }
 
     /// Wakes when anything was written.

@@ -37,7 +37,7 @@ async fn malformed_and_oversized_requests_get_a_status() {
         .await
         .expect(415);
     assert_eq!(status["kind"], "Status");
-    let yaml = b"metadata:\n  name: y\ndata: {a: b}\n".to_vec();
+    let yaml = b"metadata:\n  name: from-yaml\ndata: {a: b}\n".to_vec();
     post(yaml, "application/yaml").await.expect(201);
     let huge = format!("{{\"data\":{{\"x\":\"{}\"}}}}", "x".repeat(3 * 1024 * 1024));
     let status = post(huge.into_bytes(), "application/json")

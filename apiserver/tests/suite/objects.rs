@@ -416,3 +416,59 @@ async fn both_event_apis_show_the_same_events() {
     let view = server.get(&format!("{events}/e")).await.expect(200);
     assert_eq!(view["deprecatedCount"], 3);
 }
+
+#[tokio::test]
+async fn dependents_follow_their_last_owner_unless_orphaned() {
+    let server = start().await;
+    let owner = |made: &serde_json::Value| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": made["metadata"]["name"],
+            "uid": made["metadata"]["uid"]})
+    };
+    let make = async |name: &str, owners: Vec<serde_json::Value>| {
+        let mut map = config_map(name);
+        map["metadata"]["ownerReferences"] = owners.into();
+        server.post(CONFIG_MAPS, &map).await.expect(201)
+    };
+    let a = make("a", vec![]).await;
+    let b = make("b", vec![]).await;
+    let of_a = make("of-a", vec![owner(&a)]).await;
+    make("of-of-a", vec![owner(&of_a)]).await;
+    make("of-both", vec![owner(&a), owner(&b)]).await;
+    let mut watch = server
+        .watch(&format!(
+            "{CONFIG_MAPS}?watch=true&fieldSelector=metadata.name=of-of-a"
+        ))
+        .await;
+    assert_eq!(watch.next_short().await.0, "ADDED");
+    server.delete(&format!("{CONFIG_MAPS}/a")).await.expect(200);
+    assert_eq!(watch.next_short().await.0, "DELETED");
+    let mut both = server
+        .watch(&format!(
+            "{CONFIG_MAPS}?watch=true&fieldSelector=metadata.name=of-both"
+        ))
+        .await;
+    while both.next().await.unwrap()["object"]["metadata"]["ownerReferences"]
+        .as_array()
+        .unwrap()
+        .len()
+        > 1
+    {}
+    let orphan = json!({"propagationPolicy": "Orphan"});
+    server
+        .delete_with(&format!("{CONFIG_MAPS}/b"), &orphan)
+        .await
+        .expect(200);
+    let left = server
+        .get(&format!("{CONFIG_MAPS}/of-both"))
+        .await
+        .expect(200);
+    assert!(left["metadata"].get("ownerReferences").is_none());
+    let c = make("c", vec![]).await;
+    make("of-c", vec![owner(&c)]).await;
+    let foreground = json!({"propagationPolicy": "Foreground"});
+    server
+        .delete_with(&format!("{CONFIG_MAPS}/c"), &foreground)
+        .await
+        .expect(200);
+    server.get(&format!("{CONFIG_MAPS}/of-c")).await.expect(404);
+}

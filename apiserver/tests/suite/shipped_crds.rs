@@ -61,8 +61,8 @@ async fn bad_pools_are_refused_with_field_and_reason() {
             "ipipMode and vxlanMode cannot both be enabled",
         ),
         (json!({"cidr": "10.0.0.1/24"}), "must be strictly masked"),
-        (json!({"cidr": "169.254.0.0/16"}), "link-local"),
-        (json!({"cidr": "fe80::/64"}), "link-local"),
+        (json!({"cidr": "169.254.0.0/16"}), "link local range"),
+        (json!({"cidr": "fe80::/64"}), "link local range"),
         (json!({"cidr": "10.0.0.0/27"}), "too small"),
         (
             json!({"cidr": "fd00::/112", "ipipMode": "Always"}),

@@ -36,28 +36,33 @@ enum Shape<'a> {
     Elements(Vec<(String, &'a Value)>),
 }
 
-fn shape<'a>(node: Option<&Node>, value: &'a Value) -> Shape<'a> {
+fn shape<'a>(schema: &Compiled, node: Option<&Node>, value: &'a Value) -> Shape<'a> {
     match value {
         Value::Object(map) if !node.is_some_and(|n| n.atomic) => Shape::Fields(map),
         Value::Array(list) => {
             let kind = node.map(|n| &n.list);
-            let elements: Option<Vec<_>> =
-                list.iter().map(|v| Some((element(kind?, v)?, v))).collect();
+            let items = item(schema, node);
+            let elements: Option<Vec<_>> = list
+                .iter()
+                .map(|v| Some((element(kind?, items, v)?, v)))
+                .collect();
             elements.map_or(Shape::Leaf, Shape::Elements)
         }
         _ => Shape::Leaf,
     }
 }
 
-/// The path element of a list element; `None` when the list is one value or the element lacks all keys.
-fn element(kind: &ListKind, value: &Value) -> Option<String> {
+/// The path element of a list element; `None` when the list is one value or the element lacks all keys. A key that
+/// is left out counts with its default.
+fn element(kind: &ListKind, items: Option<&Node>, value: &Value) -> Option<String> {
     match kind {
         ListKind::Atomic => None,
         ListKind::Set => Some(format!("v:{value}")),
         ListKind::Map(keys) => {
+            let default = |key: &str| items?.properties.get(key)?.default.as_ref();
             let mut found: Vec<(&String, &Value)> = keys
                 .iter()
-                .filter_map(|k| Some((k, value.get(k)?)))
+                .filter_map(|k| Some((k, value.get(k).or_else(|| default(k))?)))
                 .collect();
             found.sort_by_key(|(k, _)| *k);
             let keys: Map<String, Value> = found
@@ -100,7 +105,7 @@ fn collect(
     set: &mut FieldSet,
     containers: bool,
 ) {
-    let children: Vec<(String, Option<&Node>, &Value, bool)> = match shape(node, value) {
+    let children: Vec<(String, Option<&Node>, &Value, bool)> = match shape(schema, node, value) {
         Shape::Leaf => {
             set.insert(path);
             return;
@@ -166,7 +171,7 @@ fn differ(
             differ(schema, node, old, new, path, out);
             path.pop();
         };
-    match (shape(node, old), shape(node, new)) {
+    match (shape(schema, node, old), shape(schema, node, new)) {
         (Shape::Fields(old), Shape::Fields(new)) => {
             for (name, value) in old {
                 let node = field(schema, node, name);
@@ -206,7 +211,7 @@ pub fn merge(schema: &Compiled, live: &Value, config: &Value) -> Value {
 }
 
 fn merged(schema: &Compiled, node: Option<&Node>, live: &Value, config: &Value) -> Value {
-    match (shape(node, live), shape(node, config)) {
+    match (shape(schema, node, live), shape(schema, node, config)) {
         (Shape::Fields(live), Shape::Fields(config)) => {
             let mut next = live.clone();
             for (name, value) in config {
@@ -243,7 +248,7 @@ fn removed(schema: &Compiled, node: Option<&Node>, value: &mut Value, paths: &Fi
     for (element, member, below) in paths.entries() {
         // Removes or keeps a child after looking below it.
         let gone = |node: Option<&Node>, child: &mut Value| {
-            let leaf = matches!(shape(node, child), Shape::Leaf);
+            let leaf = matches!(shape(schema, node, child), Shape::Leaf);
             if member && (leaf || below.is_empty()) {
                 return true;
             }
@@ -273,7 +278,7 @@ fn removed(schema: &Compiled, node: Option<&Node>, value: &mut Value, paths: &Fi
                 let items = item(schema, node);
                 let at = list
                     .iter()
-                    .position(|v| self::element(&kind, v).as_deref() == Some(element));
+                    .position(|v| self::element(&kind, items, v).as_deref() == Some(element));
                 // An element whose keys are all that is left belongs to nobody any more.
                 if let Some(at) = at
                     && (member || gone(items, &mut list[at]))
