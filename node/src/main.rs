@@ -9,6 +9,7 @@ mod cni_server;
 mod health;
 mod logging;
 mod metrics;
+mod standalone;
 
 use std::process::ExitCode;
 

@@ -3,8 +3,8 @@
 
 mod answers;
 pub(crate) mod listen;
-mod peers;
-mod routes;
+pub(crate) mod peers;
+pub(crate) mod routes;
 pub(crate) mod view;
 
 use std::sync::Arc;

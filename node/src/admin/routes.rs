@@ -27,8 +27,19 @@ pub(crate) struct Parameters {
 /// # Errors
 /// A parameter that does not parse, or no running speaker.
 pub(crate) async fn list(view: &View, parameters: &Parameters) -> Result<RouteList, String> {
+    of(&view.bgp.load_full(), &view.node, parameters).await
+}
+
+/// The same for any running speaker.
+///
+/// # Errors
+/// A parameter that does not parse, or the speaker has stopped.
+pub(crate) async fn of(
+    bgp: &BgpView,
+    node: &str,
+    parameters: &Parameters,
+) -> Result<RouteList, String> {
     let query = query(parameters)?;
-    let bgp = view.bgp.load_full();
     let routes = match &bgp.handle {
         Some(handle) => handle
             .routes(query)
@@ -38,13 +49,13 @@ pub(crate) async fn list(view: &View, parameters: &Parameters) -> Result<RouteLi
     };
     let mut routes: Vec<Route> = routes
         .into_iter()
-        .map(|route| convert(route, &bgp))
+        .map(|route| convert(route, bgp))
         .collect();
     routes.sort_by(|a, b| {
         (prefix_key(&a.prefix), !a.best, a.from).cmp(&(prefix_key(&b.prefix), !b.best, b.from))
     });
     Ok(RouteList {
-        node: view.node.clone(),
+        node: node.to_owned(),
         routes,
     })
 }
