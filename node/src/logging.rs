@@ -27,7 +27,10 @@ pub(crate) fn start(setting: Option<&str>) -> anyhow::Result<LogLevel> {
     } else {
         registry.with(lines.with_ansi(false)).try_init()?;
     }
-    Ok(LogLevel { handle, fixed: setting.is_some() })
+    Ok(LogLevel {
+        handle,
+        fixed: setting.is_some(),
+    })
 }
 
 impl LogLevel {
@@ -63,7 +66,11 @@ mod tests {
     fn severities_and_directives_are_understood_and_nonsense_means_info() {
         assert_eq!(filter("Warning").to_string(), "warn");
         assert_eq!(filter("Fatal").to_string(), "error");
-        assert!(filter("info,margay_bgp=debug").to_string().contains("margay_bgp=debug"));
+        assert!(
+            filter("info,margay_bgp=debug")
+                .to_string()
+                .contains("margay_bgp=debug")
+        );
         assert_eq!(filter("a=b=c").to_string(), "info");
     }
 }

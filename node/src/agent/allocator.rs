@@ -10,8 +10,8 @@ use margay_cni::plan::AddressPlan;
 use margay_cni::{CniError, Code};
 use margay_crds::AllowedUse;
 use margay_ipam::{
-    ATTR_NAMESPACE, ATTR_POD, ATTR_POD_UID, AssignError, AssignErrorKind, AssignRequest, Ipam, LiveAddress,
-    SpecificRequest,
+    ATTR_NAMESPACE, ATTR_POD, ATTR_POD_UID, AssignError, AssignErrorKind, AssignRequest, Ipam,
+    LiveAddress, SpecificRequest,
 };
 
 use crate::cni_server::{Addresses, TransferTarget};

@@ -298,10 +298,16 @@ impl Core {
 
     /// True when another node could be a peer of this one.
     fn has_neighbours(&self, own: &Networks) -> bool {
-        let others = self.cluster.nodes().iter().filter(|(name, _)| **name != self.parts.name);
+        let others = self
+            .cluster
+            .nodes()
+            .iter()
+            .filter(|(name, _)| **name != self.parts.name);
         let shares = |node: &BgpNode| {
             let pairs = [(own.v4, node.addresses.v4), (own.v6, node.addresses.v6)];
-            pairs.iter().any(|(mine, theirs)| mine.is_some() && theirs.is_some())
+            pairs
+                .iter()
+                .any(|(mine, theirs)| mine.is_some() && theirs.is_some())
         };
         others.into_iter().any(|(_, node)| shares(node))
     }
@@ -484,7 +490,10 @@ impl Core {
             );
         }
         self.sweep_if_recovered();
-        if self.plan.is_some() && self.speaker.handle().is_none() && self.parts.environment.backend == Backend::Bgp {
+        if self.plan.is_some()
+            && self.speaker.handle().is_none()
+            && self.parts.environment.backend == Backend::Bgp
+        {
             // The port may have been taken by another program; it may be free now.
             self.dirty.sessions = true;
             self.derive().await;
@@ -623,31 +632,38 @@ impl Core {
 
     fn ipam_problems(&mut self) {
         let node = self.parts.name.clone();
-        let problems = self.parts.ipam.problems().into_iter().filter_map(|problem| match problem {
-            // What is wrong with a pool is told by the calculation, for routing and addresses alike.
-            IpamProblem::Pool { .. } => None,
-            IpamProblem::Configuration(message) => Some(Problem {
-                kind: "IPAMConfiguration".into(),
-                name: "default".into(),
-                reason: "ConfigInvalid".into(),
-                field: "spec".into(),
-                message,
-            }),
-            IpamProblem::Block { cidr, reason } => Some(Problem {
-                kind: "IPAMBlock".into(),
-                name: block_name(&cidr),
-                reason: "BlockInvalid".into(),
-                field: String::new(),
-                message: format!("{reason}; the block is not used"),
-            }),
-            IpamProblem::Lost { ip, holder } => Some(Problem {
-                kind: "Node".into(),
-                name: node.clone(),
-                reason: "AddressConflict".into(),
-                field: String::new(),
-                message: format!("{ip} is used by a pod of this node but recorded for {holder}"),
-            }),
-        });
+        let problems = self
+            .parts
+            .ipam
+            .problems()
+            .into_iter()
+            .filter_map(|problem| match problem {
+                // What is wrong with a pool is told by the calculation, for routing and addresses alike.
+                IpamProblem::Pool { .. } => None,
+                IpamProblem::Configuration(message) => Some(Problem {
+                    kind: "IPAMConfiguration".into(),
+                    name: "default".into(),
+                    reason: "ConfigInvalid".into(),
+                    field: "spec".into(),
+                    message,
+                }),
+                IpamProblem::Block { cidr, reason } => Some(Problem {
+                    kind: "IPAMBlock".into(),
+                    name: block_name(&cidr),
+                    reason: "BlockInvalid".into(),
+                    field: String::new(),
+                    message: format!("{reason}; the block is not used"),
+                }),
+                IpamProblem::Lost { ip, holder } => Some(Problem {
+                    kind: "Node".into(),
+                    name: node.clone(),
+                    reason: "AddressConflict".into(),
+                    field: String::new(),
+                    message: format!(
+                        "{ip} is used by a pod of this node but recorded for {holder}"
+                    ),
+                }),
+            });
         let problems = problems.collect();
         self.report_problems("ipam", problems);
     }

@@ -31,7 +31,11 @@ pub(crate) struct Args {
 
 /// Runs the command: 0 when every asked check is good, else 1 with the causes on standard error.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let checks = [(args.live, "/liveness"), (args.ready, "/readiness"), (args.bgp_ready, "/bgp-readiness")];
+    let checks = [
+        (args.live, "/liveness"),
+        (args.ready, "/readiness"),
+        (args.bgp_ready, "/bgp-readiness"),
+    ];
     let timeout = Duration::from_secs(args.timeout.max(1));
     let mut good = true;
     for (_, path) in checks.iter().filter(|(asked, _)| *asked) {
@@ -39,7 +43,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             Ok((200 | 204, _)) => {}
             Ok((_, body)) => {
                 good = false;
-                body.lines().take_while(|line| !line.starts_with('+')).for_each(|line| eprintln!("{line}"));
+                body.lines()
+                    .take_while(|line| !line.starts_with('+'))
+                    .for_each(|line| eprintln!("{line}"));
             }
             Err(cause) => {
                 good = false;
@@ -47,5 +53,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

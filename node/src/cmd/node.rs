@@ -24,7 +24,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         .thread_name("margay")
         .build()
         .context("cannot start the runtime")?;
-    let result = runtime.block_on(Box::pin(agent::run(environment, level, args.accept_node_rename)));
+    let result = runtime.block_on(Box::pin(agent::run(
+        environment,
+        level,
+        args.accept_node_rename,
+    )));
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
     result.map(|()| ExitCode::SUCCESS)
 }

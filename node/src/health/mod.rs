@@ -29,7 +29,13 @@ pub(crate) struct Health {
 impl Health {
     /// Announces a part: live but not ready until it reports. A part with a timeout has to report at least that often.
     pub(crate) fn register(&self, part: &'static str, timeout: Option<Duration>) {
-        let report = Report { live: true, ready: false, detail: "starting".into(), at: Instant::now(), timeout };
+        let report = Report {
+            live: true,
+            ready: false,
+            detail: "starting".into(),
+            at: Instant::now(),
+            timeout,
+        };
         self.with(|parts| parts.insert(part, report));
     }
 
@@ -41,7 +47,16 @@ impl Health {
                 Ok(()) => (true, String::new()),
                 Err(detail) => (false, detail),
             };
-            parts.insert(part, Report { live: true, ready, detail, at: Instant::now(), timeout });
+            parts.insert(
+                part,
+                Report {
+                    live: true,
+                    ready,
+                    detail,
+                    at: Instant::now(),
+                    timeout,
+                },
+            );
         });
     }
 
@@ -49,7 +64,16 @@ impl Health {
     pub(crate) fn dead(&self, part: &'static str, detail: String) {
         self.with(|parts| {
             let timeout = parts.get(part).and_then(|old| old.timeout);
-            parts.insert(part, Report { live: false, ready: false, detail, at: Instant::now(), timeout });
+            parts.insert(
+                part,
+                Report {
+                    live: false,
+                    ready: false,
+                    detail,
+                    at: Instant::now(),
+                    timeout,
+                },
+            );
         });
     }
 
@@ -59,13 +83,17 @@ impl Health {
             parts
                 .iter()
                 .map(|(name, report)| {
-                    let late = report.timeout.filter(|limit| now.saturating_duration_since(report.at) > *limit);
+                    let late = report
+                        .timeout
+                        .filter(|limit| now.saturating_duration_since(report.at) > *limit);
                     HealthPart {
                         name: (*name).to_owned(),
                         live: report.live && late.is_none(),
                         ready: report.ready && late.is_none(),
                         detail: match late {
-                            Some(limit) => format!("timed out: no report for more than {} s", limit.as_secs()),
+                            Some(limit) => {
+                                format!("timed out: no report for more than {} s", limit.as_secs())
+                            }
                             None => report.detail.clone(),
                         },
                     }
@@ -87,18 +115,40 @@ pub(crate) fn table(parts: &[HealthPart]) -> String {
     rows.extend(parts.iter().map(|part| {
         [
             part.name.clone(),
-            if part.live { "reporting live" } else { "reporting non-live" }.to_owned(),
-            if part.ready { "reporting ready" } else { "reporting non-ready" }.to_owned(),
+            if part.live {
+                "reporting live"
+            } else {
+                "reporting non-live"
+            }
+            .to_owned(),
+            if part.ready {
+                "reporting ready"
+            } else {
+                "reporting non-ready"
+            }
+            .to_owned(),
             part.detail.clone(),
         ]
     }));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths = [width(0), width(1), width(2), width(3)];
     let line = |row: &[String; 4]| {
-        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!(" {cell:<width$} ")).collect();
+        let cells: Vec<String> = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!(" {cell:<width$} "))
+            .collect();
         format!("|{}|\n", cells.join("|"))
     };
-    let rule = format!("+{}+\n", widths.map(|width| "-".repeat(width + 2)).join("+"));
+    let rule = format!(
+        "+{}+\n",
+        widths.map(|width| "-".repeat(width + 2)).join("+")
+    );
     let mut text = format!("{rule}{}{rule}", line(&rows[0]));
     rows[1..].iter().for_each(|row| text.push_str(&line(row)));
     text.push_str(&rule);
@@ -116,7 +166,10 @@ mod tests {
         let now = Instant::now();
         assert!(health.parts(now)[0].live && !health.parts(now)[0].ready);
         health.report("bgp", Err("BGP not established with 10.0.0.2".into()));
-        assert_eq!(health.parts(now)[0].detail, "BGP not established with 10.0.0.2");
+        assert_eq!(
+            health.parts(now)[0].detail,
+            "BGP not established with 10.0.0.2"
+        );
         health.report("bgp", Ok(()));
         assert!(health.parts(now)[0].ready);
         assert!(health.parts(now)[0].detail.is_empty());
@@ -140,7 +193,13 @@ mod tests {
         health.dead("b", "stopped".into());
         let text = table(&health.parts(Instant::now()));
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[1].contains("COMPONENT") && lines[3].contains("| a "), "{text}");
-        assert!(lines[4].contains("reporting non-live") && lines[4].contains("stopped"), "{text}");
+        assert!(
+            lines[1].contains("COMPONENT") && lines[3].contains("| a "),
+            "{text}"
+        );
+        assert!(
+            lines[4].contains("reporting non-live") && lines[4].contains("stopped"),
+            "{text}"
+        );
     }
 }

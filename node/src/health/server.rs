@@ -16,11 +16,19 @@ pub(crate) const BGP: &str = "BGP";
 /// Routes of the probe endpoint. 200 with a table when good, 503 with the same table and the causes when not.
 pub(crate) fn router(health: Health) -> Router {
     Router::new()
-        .route("/liveness", get(|State(health): State<Health>| async move { answer(&health, |part| part.live) }))
-        .route("/readiness", get(|State(health): State<Health>| async move { answer(&health, |part| part.ready) }))
+        .route(
+            "/liveness",
+            get(|State(health): State<Health>| async move { answer(&health, |part| part.live) }),
+        )
+        .route(
+            "/readiness",
+            get(|State(health): State<Health>| async move { answer(&health, |part| part.ready) }),
+        )
         .route(
             "/bgp-readiness",
-            get(|State(health): State<Health>| async move { answer(&health, |part| part.ready || part.name != BGP) }),
+            get(|State(health): State<Health>| async move {
+                answer(&health, |part| part.ready || part.name != BGP)
+            }),
         )
         .with_state(health)
 }
@@ -34,6 +42,9 @@ fn answer(health: &Health, good: impl Fn(&HealthPart) -> bool) -> (StatusCode, S
         .collect();
     match bad.is_empty() {
         true => (StatusCode::OK, table(&parts)),
-        false => (StatusCode::SERVICE_UNAVAILABLE, format!("{}{}", bad.concat(), table(&parts))),
+        false => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("{}{}", bad.concat(), table(&parts)),
+        ),
     }
 }

@@ -9,19 +9,30 @@ use metrics::{Label, counter, gauge};
 /// Sets the gauges of every session.
 pub(crate) fn record(peers: &[PeerStatus], plan: Option<&SessionPlan>) {
     for peer in peers {
-        let session = plan.and_then(|plan| plan.sessions.iter().find(|session| session.remote == peer.key.address));
-        let kind = session.map_or("global", |session| crate::admin::peer_type_name(session.kind));
+        let session = plan.and_then(|plan| {
+            plan.sessions
+                .iter()
+                .find(|session| session.remote == peer.key.address)
+        });
+        let kind = session.map_or("global", |session| {
+            crate::admin::peer_type_name(session.kind)
+        });
         for family in peer.families.iter() {
             let labels = labels(peer, kind, family);
             gauge!("margay_bgp_session_state", labels.clone()).set(state_index(peer.state));
             counter!("margay_bgp_session_flaps_total", labels.clone()).absolute(peer.flaps);
-            counter!("margay_bgp_treat_as_withdraw_total", labels.clone()).absolute(peer.treated_as_withdraw);
-            counter!("margay_bgp_attribute_discard_total", labels.clone()).absolute(peer.attributes_discarded);
+            counter!("margay_bgp_treat_as_withdraw_total", labels.clone())
+                .absolute(peer.treated_as_withdraw);
+            counter!("margay_bgp_attribute_discard_total", labels.clone())
+                .absolute(peer.attributes_discarded);
             let counters = peer.counters(family);
             for (kind, value) in [
                 ("received", counters.received),
                 ("accepted", counters.accepted),
-                ("filtered", counters.received.saturating_sub(counters.accepted)),
+                (
+                    "filtered",
+                    counters.received.saturating_sub(counters.accepted),
+                ),
                 ("advertised", counters.advertised),
             ] {
                 let mut labels = labels.clone();
@@ -58,7 +69,10 @@ fn state_index(state: PeerState) -> f64 {
 /// Sets the number of open problems by kind and reason.
 pub(crate) fn record_problems(counts: &BTreeMap<(String, String), u64>) {
     for ((kind, reason), count) in counts {
-        let labels = vec![Label::new("kind", kind.clone()), Label::new("reason", reason.clone())];
+        let labels = vec![
+            Label::new("kind", kind.clone()),
+            Label::new("reason", reason.clone()),
+        ];
         gauge!("margay_problem", labels).set(to_f64(*count));
     }
 }

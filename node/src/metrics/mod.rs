@@ -25,7 +25,9 @@ impl Metrics {
     /// # Errors
     /// A recorder is installed already.
     pub(crate) fn install() -> anyhow::Result<Self> {
-        let handle = PrometheusBuilder::new().install_recorder().context("cannot install the metrics recorder")?;
+        let handle = PrometheusBuilder::new()
+            .install_recorder()
+            .context("cannot install the metrics recorder")?;
         let upkeep = handle.clone();
         tokio::spawn(async move {
             let mut tick = tokio::time::interval(Duration::from_secs(5));
@@ -34,7 +36,10 @@ impl Metrics {
                 upkeep.run_upkeep();
             }
         });
-        Ok(Metrics { handle, serving: None })
+        Ok(Metrics {
+            handle,
+            serving: None,
+        })
     }
 
     /// Serves on `address`, or not at all; called on each change of the setting.
@@ -47,7 +52,10 @@ impl Metrics {
         }
         let Some(address) = address else { return };
         let router = Router::new()
-            .route("/metrics", get(|State(handle): State<PrometheusHandle>| async move { handle.render() }))
+            .route(
+                "/metrics",
+                get(|State(handle): State<PrometheusHandle>| async move { handle.render() }),
+            )
             .with_state(self.handle.clone());
         match tokio::net::TcpListener::bind(address).await {
             Ok(listener) => {
