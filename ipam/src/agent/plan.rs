@@ -62,6 +62,10 @@ pub(super) fn apply_locals(state: &State, block: &mut Block, now: Timestamp) -> 
             (Local::Cooling { .. }, Holder::Free | Holder::Cooling) => {}
         }
     }
+    if !own {
+        // The block went to somebody else, or its pool is being deleted: nothing is kept in reserve there.
+        cold.extend(state.own_warm(block));
+    }
     block.free_at_once(&cold);
     // Nothing is expected of these, so nothing can be refused.
     if let Err(error) = block.release(&given_back, state.rules.cooldown, now) {
@@ -117,6 +121,14 @@ pub(super) fn reserve_change(
 }
 
 impl State {
+    /// Positions a block keeps for this node's reserve and nothing was done with.
+    pub(super) fn own_warm(&self, block: &Block) -> Vec<usize> {
+        let handle = self.warm_claim.handle.as_deref().unwrap_or_default();
+        let mut warm = block.held_by(handle);
+        warm.retain(|n| !self.locals.contains_key(&block.address(*n)));
+        warm
+    }
+
     /// True when an IPAMHandle may exist for the owner of an address: nobody makes one for pods that carry their UID
     /// while [`Handles::Never`] is in force.
     fn may_have_handle(&self, entry: &AllocationAttribute) -> bool {

@@ -79,7 +79,7 @@ impl State {
             return true;
         }
         if !cached.block.is_owned_by(&self.owner) {
-            return false;
+            return !self.own_warm(&cached.block).is_empty();
         }
         let reserve = self.reserve_of(cidr);
         let warm = self.warm_len(Family::of_net(cidr));
