@@ -23,11 +23,7 @@ pub(crate) async fn run(
         let key = Key::new(NAMESPACES, "", name);
         if app.store.get(&key).is_none() {
             let object = namespace(name, &now);
-            writes.push(Write {
-                key,
-                expect: Expect::Absent,
-                object: Some(object),
-            });
+            writes.push(Write::new(key, Expect::Absent, Some(object)));
         }
     }
     let (stored, _) = app.store.list(CRDS, None);
@@ -101,9 +97,5 @@ fn definition(app: &App, mut object: Value, digest: &str, now: &str) -> Option<W
     };
     object["metadata"]["annotations"][DIGEST] = digest.into();
     crd::establish(&mut object, now);
-    Some(Write {
-        key,
-        expect,
-        object: Some(object),
-    })
+    Some(Write::new(key, expect, Some(object)))
 }

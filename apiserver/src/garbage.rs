@@ -59,11 +59,7 @@ pub(crate) async fn release(app: &App, key: &Key, owner: &str, release: Release)
             let expect = Expect::Revision(stored.revision);
             let _ = app
                 .store
-                .write(Write {
-                    key: key.clone(),
-                    expect,
-                    object: Some(object),
-                })
+                .write(Write::new(key.clone(), expect, Some(object)))
                 .await;
         }
         let same = |now: &Value| {

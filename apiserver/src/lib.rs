@@ -18,6 +18,7 @@
 pub mod admission;
 pub mod auth;
 mod bootstrap;
+mod expiry;
 mod garbage;
 pub mod http;
 mod listen;

@@ -59,11 +59,7 @@ async fn empty(app: &App, namespace: &Arc<Stored>) {
     let expect = Expect::Revision(namespace.revision);
     let _ = app
         .store
-        .write(Write {
-            key: namespace.key.clone(),
-            expect,
-            object,
-        })
+        .write(Write::new(namespace.key.clone(), expect, object))
         .await;
 }
 
@@ -79,11 +75,7 @@ pub(crate) async fn remove(app: &App, stored: &Arc<Stored>) -> bool {
     };
     let gone = object.is_none();
     let expect = Expect::Revision(stored.revision);
-    let write = Write {
-        key: stored.key.clone(),
-        expect,
-        object,
-    };
+    let write = Write::new(stored.key.clone(), expect, object);
     app.store.write(write).await.is_ok() && gone
 }
 

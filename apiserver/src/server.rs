@@ -22,7 +22,7 @@ use crate::auth::tokens::{TokenFileError, Tokens};
 use crate::auth::{self, kubeconfig};
 use crate::http::{App, serve};
 use crate::store::{OpenError, Store};
-use crate::{bootstrap, garbage, listen, namespaces};
+use crate::{bootstrap, expiry, garbage, listen, namespaces};
 
 /// How long open requests may go on after a stop was asked for.
 const GRACE: Duration = Duration::from_millis(400);
@@ -145,6 +145,7 @@ impl Server {
         let mut tasks = JoinSet::new();
         tasks.spawn(namespaces::clean_up(Arc::clone(&app), stop.clone()));
         tasks.spawn(garbage::collect(Arc::clone(&app), stop.clone()));
+        tasks.spawn(expiry::expire_events(Arc::clone(&app), stop.clone()));
         for listener in listeners {
             let listener = tokio::net::TcpListener::from_std(listener)
                 .map_err(|e| StartError::Listen(e.to_string()))?;

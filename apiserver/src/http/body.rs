@@ -1,5 +1,7 @@
 //! Request bodies.
 
+use std::time::Duration;
+
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use serde_json::Value;
@@ -10,9 +12,16 @@ use crate::status::ApiError;
 /// The largest body read, in bytes; Kubernetes' own limit.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
 
+/// How long a client may take to send it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Reads the whole body.
 pub(super) async fn read(incoming: Incoming) -> Result<bytes::Bytes, ApiError> {
-    match Limited::new(incoming, MAX_BODY).collect().await {
+    let reading = Limited::new(incoming, MAX_BODY).collect();
+    let read = tokio::time::timeout(PATIENCE, reading)
+        .await
+        .map_err(|_| ApiError::bad_request("the body did not arrive in time"))?;
+    match read {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => {
             Err(ApiError::too_large(MAX_BODY))

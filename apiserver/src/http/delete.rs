@@ -192,11 +192,9 @@ async fn remove_instances(call: &Call, name: &str) -> Result<(), ApiError> {
     let (objects, _) = call.app.store.list(name, None);
     let removals = objects.into_iter().map(|o| {
         let expect = Expect::Revision(o.revision);
-        call.app.store.write(Write {
-            key: o.key.clone(),
-            expect,
-            object: None,
-        })
+        call.app
+            .store
+            .write(Write::new(o.key.clone(), expect, None))
     });
     for result in futures::future::join_all(removals).await {
         if let Err(WriteError::Disk(cause)) = result {

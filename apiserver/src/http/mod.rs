@@ -66,7 +66,6 @@ impl App {
         let (crds, _) = self.store.list(CRDS, None);
         self.live
             .set_crds(crds.iter().map(|c| (c.revision, &c.object)));
-        self.documents.forget();
     }
 }
 

@@ -15,31 +15,28 @@ use crate::resource::catalog::Catalog;
 use crate::schema::core_kinds::REF;
 use crate::status::ApiError;
 
-/// Rendered documents by path.
+/// Rendered documents of one generation of the catalog, by path.
 #[derive(Debug, Default)]
-pub(super) struct Documents(Mutex<HashMap<String, Bytes>>);
+pub(super) struct Documents(Mutex<(u64, HashMap<String, Bytes>)>);
 
 impl Documents {
-    /// Drops everything: the catalog changed.
-    pub(super) fn forget(&self) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
-    }
-
-    fn get(&self, path: &str, make: impl FnOnce() -> Value) -> Bytes {
-        if let Some(known) = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(path)
+    fn get(&self, catalog: &Catalog, path: &str, make: impl FnOnce() -> Value) -> Bytes {
         {
-            return known.clone();
+            let documents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if documents.0 == catalog.generation
+                && let Some(known) = documents.1.get(path)
+            {
+                return known.clone();
+            }
         }
         let made = Bytes::from(make().to_string());
         let mut documents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        documents.insert(path.to_owned(), made.clone());
+        if documents.0 < catalog.generation {
+            *documents = (catalog.generation, HashMap::new());
+        }
+        if documents.0 == catalog.generation {
+            documents.1.insert(path.to_owned(), made.clone());
+        }
         made
     }
 }
@@ -60,25 +57,28 @@ fn document_paths(catalog: &Catalog) -> impl Iterator<Item = (String, &Vec<Arc<R
 /// `/openapi/v3`: where the documents are. The hash changes when a CRD of the group does.
 pub(super) fn v3_index(call: &Call) -> Response<Body> {
     let catalog = call.app.live.current();
-    let mut paths = Map::new();
-    for (path, list) in document_paths(&catalog) {
-        let mut digest = Sha256::new();
-        digest.update(env!("CARGO_PKG_VERSION"));
-        for resource in list {
-            digest.update(resource.plural.as_bytes());
-            if let Some(raw) = resource.schema.raw() {
-                digest.update(raw.to_string());
+    let index = call.app.documents.get(&catalog, "v3", || {
+        let mut paths = Map::new();
+        for (path, list) in document_paths(&catalog) {
+            let mut digest = Sha256::new();
+            digest.update(env!("CARGO_PKG_VERSION"));
+            for resource in list {
+                digest.update(resource.plural.as_bytes());
+                if let Some(raw) = resource.schema.raw() {
+                    digest.update(raw.to_string());
+                }
             }
+            let hash: String = digest
+                .finalize()
+                .iter()
+                .map(|b| format!("{b:02X}"))
+                .collect();
+            let url = format!("/openapi/v3/{path}?hash={hash}");
+            paths.insert(path, json!({"serverRelativeURL": url}));
         }
-        let hash: String = digest
-            .finalize()
-            .iter()
-            .map(|b| format!("{b:02X}"))
-            .collect();
-        let url = format!("/openapi/v3/{path}?hash={hash}");
-        paths.insert(path, json!({"serverRelativeURL": url}));
-    }
-    reply::json(&json!({ "paths": paths }))
+        json!({ "paths": paths })
+    });
+    reply::bytes(200, "application/json", index)
 }
 
 /// One v3 document.
@@ -87,7 +87,7 @@ pub(super) fn v3(call: &Call, path: &str) -> Result<Response<Body>, ApiError> {
     let (_, list) = document_paths(&catalog)
         .find(|(known, _)| known == path)
         .ok_or_else(ApiError::no_such_path)?;
-    let document = call.app.documents.get(path, || {
+    let document = call.app.documents.get(&catalog, path, || {
         let mut schemas = Map::new();
         let mut paths = Map::new();
         for resource in list {
@@ -114,7 +114,7 @@ pub(super) fn v2(call: &Call) -> Result<Response<Body>, ApiError> {
         return Err(ApiError::not_acceptable("application/json"));
     }
     let catalog = call.app.live.current();
-    let document = call.app.documents.get("v2", || {
+    let document = call.app.documents.get(&catalog, "v2", || {
         let mut definitions = Map::new();
         let mut paths = Map::new();
         for resource in catalog.all() {

@@ -42,12 +42,13 @@ fn part(path: &ResourcePath) -> Part {
     }
 }
 
-/// Refuses new objects in namespaces that do not exist or are on their way out.
-fn check_namespace(call: &Call, path: &ResourcePath) -> Result<(), ApiError> {
+/// Refuses new objects in namespaces that do not exist or are on their way out; returns the namespace as it is.
+fn check_namespace(call: &Call, path: &ResourcePath) -> Result<Option<(Key, u64)>, ApiError> {
     let Some(name) = &path.namespace else {
-        return Ok(());
+        return Ok(None);
     };
-    let Some(namespace) = call.app.store.get(&Key::new(NAMESPACES, "", name)) else {
+    let key = Key::new(NAMESPACES, "", name);
+    let Some(namespace) = call.app.store.get(&key) else {
         return Err(ApiError::not_found("", "namespaces", name));
     };
     if namespace.object["metadata"]["deletionTimestamp"].is_string() {
@@ -55,7 +56,7 @@ fn check_namespace(call: &Call, path: &ResourcePath) -> Result<(), ApiError> {
             "unable to create new content in namespace {name} because it is being terminated"
         )));
     }
-    Ok(())
+    Ok(Some((key, namespace.revision)))
 }
 
 /// `POST`.
@@ -79,7 +80,7 @@ async fn store_new(
     path: &ResourcePath,
     admit: impl FnOnce(&Request<'_>) -> Result<Admitted, ApiError>,
 ) -> Result<Response<Body>, ApiError> {
-    check_namespace(call, path)?;
+    let mut requires = check_namespace(call, path)?;
     let (manager, now) = (manager(call), admission::now());
     let request = request(call, resource, path, &manager, &now);
     let admitted = admit(&request)?;
@@ -98,7 +99,17 @@ async fn store_new(
         return answer(call, resource, admitted.object, &admitted.warnings, 201);
     }
     let object = resource.to_stored(admitted.object);
-    let stored = commit(call, resource, key, Expect::Absent, Some(object)).await?;
+    let stored = loop {
+        let write = Write {
+            requires,
+            ..Write::new(key.clone(), Expect::Absent, Some(object.clone()))
+        };
+        match call.app.store.write(write).await {
+            // Somebody edited the namespace: look at it again.
+            Err(WriteError::Outdated) => requires = check_namespace(call, path)?,
+            result => break written(call, resource, &key, result)?,
+        }
+    };
     let object = resource.to_served(stored.object.clone());
     answer(call, resource, object, &admitted.warnings, 201)
 }
@@ -132,7 +143,7 @@ fn answer(
     Ok(response)
 }
 
-/// Writes to the store; a changed definition is served before its author is answered.
+/// Writes to the store.
 pub(super) async fn commit(
     call: &Call,
     resource: &Resource,
@@ -140,23 +151,28 @@ pub(super) async fn commit(
     expect: Expect,
     object: Option<Value>,
 ) -> Result<Arc<Stored>, ApiError> {
-    let name = key.name.clone();
-    let Resource { group, plural, .. } = resource;
     let result = call
         .app
         .store
-        .write(Write {
-            key,
-            expect,
-            object,
-        })
+        .write(Write::new(key.clone(), expect, object))
         .await;
+    written(call, resource, &key, result)
+}
+
+/// What a write's result means to its author; a changed definition is served before its author is answered.
+fn written(
+    call: &Call,
+    resource: &Resource,
+    key: &Key,
+    result: Result<Arc<Stored>, WriteError>,
+) -> Result<Arc<Stored>, ApiError> {
+    let Resource { group, plural, .. } = resource;
     let stored = result.map_err(|error| match error {
-        WriteError::Exists => ApiError::already_exists(group, plural, &name),
-        WriteError::Changed => ApiError::conflict(
+        WriteError::Exists => ApiError::already_exists(group, plural, &key.name),
+        WriteError::Changed | WriteError::Outdated => ApiError::conflict(
             group,
             plural,
-            &name,
+            &key.name,
             "the object has been modified; please apply your changes to the latest version and try again",
         ),
         WriteError::Disk(cause) => ApiError::internal(format!("the store cannot write: {cause}")),

@@ -11,6 +11,8 @@ use super::{Resource, core, crd};
 /// One immutable picture of what is served.
 #[derive(Debug, Default)]
 pub struct Catalog {
+    /// Counts the pictures; caches of what was made from one go with it.
+    pub generation: u64,
     by_path: HashMap<(String, String, String), Arc<Resource>>,
     /// group -> versions in order of preference -> resources by plural.
     pub groups: BTreeMap<String, Vec<(String, Vec<Arc<Resource>>)>>,
@@ -125,7 +127,11 @@ impl Live {
             next.insert(name, entry);
         }
         *compiled = next;
-        let catalog = Arc::new(Catalog::new(all));
+        let generation = self.current().generation + 1;
+        let catalog = Arc::new(Catalog {
+            generation,
+            ..Catalog::new(all)
+        });
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = catalog;
         self.changed.send_replace(());
     }

@@ -1,6 +1,8 @@
 //! The thread that owns the file: checks, numbers and commits writes in groups.
 
 use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -30,6 +32,13 @@ pub(super) fn open(path: &Path) -> Result<(Disk, State), OpenError> {
         path: path.display().to_string(),
         cause,
     };
+    // Secrets are in it.
+    let private = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path);
+    private.map_err(|e| failed(e.to_string()))?;
     let database = Database::create(path).map_err(|e| failed(e.to_string()))?;
     initialise(&database).map_err(failed)?;
     let state = load(&database, &failed)?;
@@ -142,16 +151,19 @@ fn stage(shared: &Shared, group: Vec<Job>) -> Vec<Staged> {
     let mut pending: HashMap<Key, Option<Arc<Stored>>> = HashMap::new();
     let mut staged = Vec::with_capacity(group.len());
     for Job { write, reply } in group {
-        let current = match pending.get(&write.key) {
+        let find = |key: &Key| match pending.get(key) {
             Some(pending) => pending.clone(),
             None => {
-                let table = state.tables.get(&write.key.resource);
-                table
-                    .and_then(|t| t.objects.get(&write.key.place()))
-                    .cloned()
+                let table = state.tables.get(&key.resource);
+                table.and_then(|t| t.objects.get(&key.place())).cloned()
             }
         };
+        let current = find(&write.key);
+        let outdated = write.requires.as_ref().is_some_and(|(key, revision)| {
+            find(key).is_none_or(|other| other.revision != *revision)
+        });
         let refusal = match (&write.expect, &current) {
+            _ if outdated => Some(WriteError::Outdated),
             (Expect::Absent, Some(_)) => Some(WriteError::Exists),
             (Expect::Revision(_), None) => Some(WriteError::Changed),
             (Expect::Revision(r), Some(c)) if *r != c.revision => Some(WriteError::Changed),

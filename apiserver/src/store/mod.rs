@@ -34,6 +34,9 @@ pub enum WriteError {
     /// The object changed or vanished since it was read.
     #[error("the object has been modified")]
     Changed,
+    /// The other object the write depends on changed or vanished.
+    #[error("an object it depends on has been modified")]
+    Outdated,
     /// The disk refused (full, broken); nothing was written.
     #[error("the store cannot write: {0}")]
     Disk(String),
@@ -81,6 +84,20 @@ pub struct Write {
     pub expect: Expect,
     /// New content, or `None` to remove it. `metadata.resourceVersion` is filled in by the store.
     pub object: Option<Value>,
+    /// Another object that must still be at a revision, e.g. the namespace of a new object.
+    pub requires: Option<(Key, u64)>,
+}
+
+impl Write {
+    /// A write that depends on nothing else.
+    pub fn new(key: Key, expect: Expect, object: Option<Value>) -> Self {
+        Self {
+            key,
+            expect,
+            object,
+            requires: None,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -251,11 +268,7 @@ mod tests {
 
     async fn put(store: &Store, name: &str, expect: Expect, n: u64) -> Result<u64, WriteError> {
         let object = json!({"metadata": {"name": name}, "n": n});
-        let write = Write {
-            key: key(name),
-            expect,
-            object: Some(object),
-        };
+        let write = Write::new(key(name), expect, Some(object));
         store.write(write).await.map(|o| o.revision)
     }
 
@@ -278,16 +291,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_write_can_depend_on_another_object() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("s"), 10).unwrap();
+        let base = put(&store, "base", Expect::Absent, 1).await.unwrap();
+        let depending = |name: &str| Write {
+            requires: Some((key("base"), base)),
+            ..Write::new(key(name), Expect::Absent, Some(json!({"metadata": {}})))
+        };
+        store.write(depending("a")).await.unwrap();
+        put(&store, "base", Expect::Revision(base), 2)
+            .await
+            .unwrap();
+        assert_eq!(
+            store.write(depending("b")).await.unwrap_err(),
+            WriteError::Outdated
+        );
+        assert!(store.get(&key("b")).is_none());
+    }
+
+    #[tokio::test]
     async fn reopening_keeps_objects_and_never_reuses_a_revision() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let store = Store::open(&path, 10).unwrap();
         let made = put(&store, "a", Expect::Absent, 1).await.unwrap();
-        let gone = Write {
-            key: key("a"),
-            expect: Expect::Revision(made),
-            object: None,
-        };
+        let gone = Write::new(key("a"), Expect::Revision(made), None);
         let removed = store.write(gone).await.unwrap().revision;
         put(&store, "b", Expect::Absent, 1).await.unwrap();
         let last = store.revision();

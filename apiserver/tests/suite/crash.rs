@@ -28,7 +28,10 @@ fn child() {
         let mut terminate =
             tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).unwrap();
         let mut config = Config::new(data);
-        config.listen.push(([127, 0, 0, 1], 0).into());
+        config.inherit = true;
+        if std::env::var_os("LISTEN_FDS").is_none() {
+            config.listen.push(([127, 0, 0, 1], 0).into());
+        }
         match Server::start(config).await {
             Ok(server) => {
                 println!("\nready {}", server.url());
@@ -255,4 +258,27 @@ async fn a_second_server_on_the_same_data_is_refused() {
     config.listen.push(([127, 0, 0, 1], 0).into());
     let error = Server::start(config).await.unwrap_err().to_string();
     assert!(error.contains("store.redb"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket_handed_over_by_the_parent_is_served() {
+    let data = tempfile::tempdir().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let script = "exec 3<&0 0</dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$0\" \"$@\"";
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", script])
+        .arg(std::env::current_exe().unwrap());
+    command.stdin(Stdio::from(std::os::fd::OwnedFd::from(listener)));
+    let _process = Process::spawn(command, data.path());
+    let config = crate::harness::client_config(&data.path().join("admin.kubeconfig")).await;
+    assert_eq!(
+        config.cluster_url.authority().unwrap().as_str(),
+        address.to_string()
+    );
+    let client = kube::Client::try_from(config).unwrap();
+    send(&client, Method::GET, CONFIG_MAPS, &[], Vec::new())
+        .await
+        .expect(200);
 }

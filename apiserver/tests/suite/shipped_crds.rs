@@ -164,3 +164,14 @@ async fn four_octet_as_numbers_fit() {
         .await
         .expect(201);
 }
+
+#[tokio::test]
+async fn an_empty_per_node_configuration_stays_empty() {
+    let server = start().await;
+    let object = json!({"apiVersion": "projectcalico.org/v3", "kind": "FelixConfiguration",
+        "metadata": {"name": "node.a"}, "spec": {}});
+    let made = server
+        .post("/apis/projectcalico.org/v3/felixconfigurations", &object)
+        .await;
+    assert_eq!(made.expect(201)["spec"], json!({}));
+}
