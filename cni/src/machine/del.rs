@@ -104,10 +104,10 @@ impl DelMachine {
         if let Some(action) = self.actions.next() {
             return Step::Do(action);
         }
-        if !std::mem::replace(&mut self.finishing, true) {
-            if let Some(action) = self.final_action() {
-                return Step::Do(action);
-            }
+        if !std::mem::replace(&mut self.finishing, true)
+            && let Some(action) = self.final_action()
+        {
+            return Step::Do(action);
         }
         Step::Done(DelDone {
             leftovers: std::mem::take(&mut self.leftovers),

@@ -187,6 +187,66 @@ mod tests {
     }
 
     #[test]
+    fn silent_agent_is_given_up_at_the_deadline() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("sock");
+        // Accepts by its backlog and never answers.
+        let _listener = std::os::unix::net::UnixListener::bind(&path).expect("listen");
+        let request = Request {
+            proto: crate::proto::PROTO,
+            cmd: crate::proto::Verb::Add,
+            env: std::collections::BTreeMap::new(),
+            // More than the socket's buffer: writing must not hang either.
+            conf: "x".repeat(2 << 20),
+            deadline_ms: 0,
+            client: String::new(),
+            ipam_result: None,
+        };
+        let start = Instant::now();
+        let wait = Duration::from_secs(5);
+        let answer = call(
+            &path,
+            &request,
+            None,
+            wait,
+            start + Duration::from_millis(300),
+        );
+        assert!(matches!(answer, Err(CallError::TimedOut)), "{answer:?}");
+        assert!(start.elapsed() < Duration::from_secs(3));
+    }
+
+    #[test]
+    fn full_backlog_is_waited_for_and_does_not_hang() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("sock");
+        let listener = socket(
+            AddressFamily::Unix,
+            SockType::Stream,
+            SockFlag::SOCK_CLOEXEC,
+            None,
+        );
+        let listener = listener.expect("socket");
+        nix::sys::socket::bind(listener.as_raw_fd(), &UnixAddr::new(&path).expect("path"))
+            .expect("bind");
+        let backlog = nix::sys::socket::Backlog::new(0).expect("backlog");
+        nix::sys::socket::listen(&listener, backlog).expect("listen");
+        let mut connected = Vec::new();
+        let start = Instant::now();
+        let error = loop {
+            match dial(
+                &path,
+                start + Duration::from_millis(200),
+                start + Duration::from_secs(9),
+            ) {
+                Ok(stream) => connected.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, CallError::Unreachable(_)));
+        assert!(start.elapsed() < Duration::from_secs(3));
+    }
+
+    #[test]
     fn absent_socket_is_waited_for_only_so_long() {
         let directory = tempfile::tempdir().expect("directory");
         let start = Instant::now();
