@@ -188,10 +188,9 @@ fn take_apart(value: Value, origin: String, documents: &mut Vec<Document>) -> Re
         }
         return Ok(());
     }
-    let document = Document {
-        object: Value::Object(object),
-        origin,
-    };
+    let mut object = Value::Object(object);
+    margay_crds::model::canonicalise(&mut object);
+    let document = Document { object, origin };
     for (field, value) in [
         ("apiVersion", document.api_version()),
         ("kind", document.kind()),

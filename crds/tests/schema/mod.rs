@@ -23,6 +23,7 @@ pub(crate) fn admit(
     let blocking = [
         "Required value",
         "must be of type",
+        "must be of format",
         "may not be longer",
         "must have at most",
     ];
