@@ -164,15 +164,14 @@ impl Dataplane {
     pub async fn wait_committed(&self, seq: Seq, limit: Duration) -> Result<(), DataplaneError> {
         let mut committed = self.shared.committed.clone();
         let reached = committed.wait_for(|done| done.is_none_or(|done| done >= seq));
-        let result = match tokio::time::timeout(limit, reached).await {
+        match tokio::time::timeout(limit, reached).await {
             Ok(Ok(done)) if done.is_some() => Ok(()),
             Ok(_) => Err(DataplaneError::Stopped),
             Err(_) => {
                 let what = format!("commit of change {}", seq.0);
                 Err(DataplaneError::Timeout { what, limit })
             }
-        };
-        result
+        }
     }
 
     /// Waits until every route and neighbour entry of an endpoint is in the kernel, which needs its interface to be

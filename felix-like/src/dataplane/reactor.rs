@@ -254,12 +254,18 @@ fn watch_routes(
     backlog: &Arc<AtomicUsize>,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), DataplaneError> {
-    let monitor =
+    let mut monitor =
         RouteMonitor::open(state.monitor_buffer()).map_err(|source| DataplaneError::Kernel {
             action: "subscribe to rtnetlink",
             source,
         })?;
     let own_ports = state.own_ports();
+    for port in &own_ports {
+        if let Err(error) = monitor.ignore_routes_of(*port) {
+            // They are left out later, at the price of a larger buffer.
+            tracing::debug!(%error, "no socket filter for our own routes");
+        }
+    }
     let (backlog, stop) = (Arc::clone(backlog), Arc::clone(stop));
     let mut overrun = false;
     // The thread inherits this thread's namespace; its socket is open already.

@@ -119,6 +119,14 @@ impl RouteMonitor {
         Ok(Self { socket })
     }
 
+    /// Leaves out routes changed through this port, before they take room in the buffer.
+    ///
+    /// # Errors
+    /// When the kernel refuses the filter.
+    pub fn ignore_routes_of(&mut self, port: u32) -> Result<(), KernelError> {
+        self.socket.ignore_routes_of(port)
+    }
+
     /// Hands every event to `sink` until `stop` is set or the sink returns false. Routes and neighbours changed through
     /// one of `own_ports` are left out.
     pub fn run(

@@ -1,5 +1,5 @@
 //! A node in a network namespace of its own, with an uplink to a second namespace; both vanish with the test.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::process::Command;

@@ -24,6 +24,7 @@ impl State {
     /// One pass over all tables. True when everything but the backlog of routes is in the kernel, so that callers
     /// waiting for a commit may go on.
     pub(in crate::dataplane) fn apply(&mut self) -> bool {
+        self.read_links();
         if self.resync_wanted
             && let Err(error) = self.resync()
         {

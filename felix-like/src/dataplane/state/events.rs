@@ -1,5 +1,6 @@
 //! What the kernel tells, and what a full dump shows.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use super::State;
@@ -21,15 +22,15 @@ impl State {
             RouteEvent::Address { address, gone, .. } => {
                 if gone {
                     self.topology.remove_address(&address);
-                    self.forget_silent_removals(address.link);
                 } else {
                     self.topology.set_address(&address);
                 }
-                if self
-                    .topology
-                    .link(address.link)
-                    .is_some_and(|l| !self.ownership.is_workload(l))
-                {
+                let link = self.topology.link(address.link);
+                if link.is_some_and(|l| !self.ownership.is_workload(l)) {
+                    // IPv6 routes are announced when they go.
+                    if gone && address.address.addr().is_ipv4() {
+                        self.links_to_read.insert(address.link);
+                    }
                     self.underlay_changed = true;
                     self.uplink_changed();
                     self.tunnels_changed = true;
@@ -158,20 +159,24 @@ impl State {
         }
     }
 
-    /// An address went: IPv4 routes that prefer it as source, or that it alone made reachable, go without a notice.
-    fn forget_silent_removals(&mut self, link: u32) {
-        match self.rtnl.routes(Some(link)) {
-            Ok(routes) => {
-                let there: std::collections::HashSet<RouteKey> =
-                    routes.into_iter().map(|(k, _)| k).collect();
-                let known = self.routes_by_link.get(&link).cloned().unwrap_or_default();
-                for key in known.difference(&there) {
-                    self.set_actual(*key, None);
+    /// An address went from these links: IPv4 routes that prefer it as source, or that it alone made reachable, go
+    /// without a notice.
+    pub(super) fn read_links(&mut self) {
+        for link in std::mem::take(&mut self.links_to_read) {
+            match self.rtnl.routes(Some(link)) {
+                Ok(routes) => {
+                    let there: HashSet<RouteKey> = routes.into_iter().map(|(k, _)| k).collect();
+                    let known = self.routes_by_link.get(&link).cloned().unwrap_or_default();
+                    for key in known.difference(&there) {
+                        self.set_actual(*key, None);
+                    }
                 }
-            }
-            Err(error) => {
-                tracing::warn!(link, %error, "routes of the link not read, reading everything");
-                self.resync_wanted = true;
+                // The link is gone altogether: its own notice says so.
+                Err(error) if error.is_absent() => {}
+                Err(error) => {
+                    tracing::warn!(link, %error, "routes of the link not read, reading everything");
+                    self.resync_wanted = true;
+                }
             }
         }
     }
@@ -265,9 +270,8 @@ impl State {
         };
         let links = self.rtnl.links().map_err(step("read links"))?;
         let addresses = self.rtnl.addresses().map_err(step("read addresses"))?;
-        let known: std::collections::HashSet<u32> =
-            self.topology.links().map(|l| l.index).collect();
-        let there: std::collections::HashSet<u32> = links.iter().map(|l| l.index).collect();
+        let known: HashSet<u32> = self.topology.links().map(|l| l.index).collect();
+        let there: HashSet<u32> = links.iter().map(|l| l.index).collect();
         for index in known.difference(&there) {
             self.link_gone(*index);
         }
@@ -283,7 +287,7 @@ impl State {
 
         let routes = self.rtnl.routes(None).map_err(step("read routes"))?;
         let mut differences = 0;
-        let mut seen = std::collections::HashSet::with_capacity(routes.len());
+        let mut seen = HashSet::with_capacity(routes.len());
         for (key, spec) in routes {
             // Of parallel IPv4 routes the first is the one in use.
             if !seen.insert(key) {

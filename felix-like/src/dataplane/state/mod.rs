@@ -84,6 +84,8 @@ pub(super) struct State {
     appeared: HashMap<u32, Instant>,
     reconsider_at: Option<Instant>,
     resync_wanted: bool,
+    /// Interfaces whose routes have to be read again.
+    links_to_read: BTreeSet<u32>,
     /// Interfaces whose sysctls may have been changed.
     settings_to_check: BTreeSet<u32>,
     /// Interfaces that had all their settings once; what differs later was changed by somebody.
@@ -168,6 +170,7 @@ impl State {
             appeared: HashMap::new(),
             reconsider_at: None,
             resync_wanted: false,
+            links_to_read: BTreeSet::new(),
             settings_to_check: BTreeSet::new(),
             settings_done: BTreeSet::new(),
             forwarding_on: false,

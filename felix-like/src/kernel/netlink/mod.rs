@@ -2,6 +2,7 @@
 
 mod batch;
 mod encode;
+mod filter;
 mod parse;
 mod socket;
 

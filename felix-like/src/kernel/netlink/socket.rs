@@ -30,7 +30,7 @@ pub enum Protocol {
 /// A netlink socket that belongs to the namespace it was opened in.
 #[derive(Debug)]
 pub struct NetlinkSocket {
-    socket: Socket,
+    pub(super) socket: Socket,
     port: u32,
     seq: u32,
     buffer: Vec<u8>,

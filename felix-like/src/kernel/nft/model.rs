@@ -220,8 +220,9 @@ pub enum Data {
     Verdict(Verdict),
 }
 
-/// An element of a set or map.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// An element of a set or map. Ordered by key, and where ranges touch, the end of the one comes before the begin of the
+/// next: the kernel takes the two in this order only.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Element {
     /// Key, padded fields one after the other for concatenations.
     pub key: Vec<u8>,
@@ -229,6 +230,21 @@ pub struct Element {
     pub range_end: bool,
     /// In maps.
     pub data: Option<Data>,
+}
+
+impl Ord for Element {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let order = |e: &Self| (!e.range_end, e.data.clone());
+        self.key
+            .cmp(&other.key)
+            .then_with(|| order(self).cmp(&order(other)))
+    }
+}
+
+impl PartialOrd for Element {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl Element {
@@ -359,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_inside_others_are_left_out_and_neighbours_stay_apart() {
+    fn prefixes_inside_others_are_left_out_and_a_range_ends_before_its_neighbour_begins() {
         let nets = [
             "10.0.0.0/8",
             "10.1.0.0/16",
@@ -373,7 +389,7 @@ mod tests {
             .iter()
             .map(|e| (e.key[0], e.range_end))
             .collect();
-        assert_eq!(shown, [(10, false), (11, false), (11, true), (12, true)]);
+        assert_eq!(shown, [(10, false), (11, true), (11, false), (12, true)]);
     }
 
     #[test]
