@@ -25,18 +25,24 @@ pub(super) struct Rest {
 
 /// Unfinished lists.
 #[derive(Debug, Default)]
-pub(super) struct Pages(Mutex<(u64, VecDeque<(u64, Arc<Rest>)>)>);
+pub(super) struct Pages(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    last: u64,
+    lists: VecDeque<(u64, Arc<Rest>)>,
+}
 
 impl Pages {
     /// Keeps the rest of a list and returns the token that continues it at `offset`.
     pub(super) fn keep(&self, rest: Rest) -> String {
         let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.0 += 1;
-        let id = pages.0;
-        if pages.1.len() >= KEPT {
-            pages.1.pop_front();
+        pages.last += 1;
+        let id = pages.last;
+        if pages.lists.len() >= KEPT {
+            pages.lists.pop_front();
         }
-        pages.1.push_back((id, Arc::new(rest)));
+        pages.lists.push_back((id, Arc::new(rest)));
         token(id, 0)
     }
 
@@ -50,7 +56,7 @@ impl Pages {
             parse(token).ok_or_else(|| ApiError::bad_request("continue key is not valid"))?;
         let pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rest = pages
-            .1
+            .lists
             .iter()
             .find(|(known, _)| *known == id)
             .map(|(_, rest)| Arc::clone(rest));

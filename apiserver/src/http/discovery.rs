@@ -1,7 +1,5 @@
 //! What is served: legacy and aggregated discovery.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::Response;
 use serde_json::{Value, json};
@@ -9,7 +7,7 @@ use serde_json::{Value, json};
 use super::negotiate::Accept;
 use super::reply::{self, Body};
 use crate::resource::Resource;
-use crate::resource::catalog::Catalog;
+use crate::resource::catalog::{Catalog, Version};
 use crate::status::ApiError;
 
 /// Clients compare the media type literally.
@@ -94,9 +92,7 @@ pub(super) fn apis(catalog: &Catalog, accept: &Accept) -> Result<Response<Body>,
     ))
 }
 
-type Versions = [(String, Vec<Arc<Resource>>)];
-
-fn group_json(group: &str, versions: &Versions) -> Value {
+fn group_json(group: &str, versions: &[Version]) -> Value {
     let version = |v: &str| json!({"groupVersion": format!("{group}/{v}"), "version": v});
     json!({
         "name": group,

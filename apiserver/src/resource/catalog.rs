@@ -8,6 +8,12 @@ use tokio::sync::watch;
 
 use super::{Resource, core, crd};
 
+/// A version of a group and its resources by plural.
+pub type Version = (String, Vec<Arc<Resource>>);
+
+/// A definition's revision and what it serves.
+type Compiled = (u64, Vec<Arc<Resource>>);
+
 /// One immutable picture of what is served.
 #[derive(Debug, Default)]
 pub struct Catalog {
@@ -15,7 +21,7 @@ pub struct Catalog {
     pub generation: u64,
     by_path: HashMap<(String, String, String), Arc<Resource>>,
     /// group -> versions in order of preference -> resources by plural.
-    pub groups: BTreeMap<String, Vec<(String, Vec<Arc<Resource>>)>>,
+    pub groups: BTreeMap<String, Vec<Version>>,
 }
 
 impl Catalog {
@@ -38,7 +44,7 @@ impl Catalog {
             catalog.by_path.insert(path, resource);
         }
         for versions in catalog.groups.values_mut() {
-            versions.sort_by(|(a, _), (b, _)| version_order(b).cmp(&version_order(a)));
+            versions.sort_by_key(|(version, _)| std::cmp::Reverse(version_order(version)));
             for (_, list) in versions {
                 list.sort_by(|a, b| a.plural.cmp(&b.plural));
             }
@@ -77,7 +83,7 @@ fn version_order(version: &str) -> (u8, u32, u32) {
 pub struct Live {
     core: Vec<Arc<Resource>>,
     /// Compiled CRDs by (name, revision), so that one change does not recompile all.
-    compiled: Mutex<HashMap<String, (u64, Vec<Arc<Resource>>)>>,
+    compiled: Mutex<HashMap<String, Compiled>>,
     current: RwLock<Arc<Catalog>>,
     changed: watch::Sender<()>,
 }

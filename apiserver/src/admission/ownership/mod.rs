@@ -177,9 +177,8 @@ pub(super) fn record_update(object: &mut Value, old: Option<&Value>, request: &R
     }
     if !changed.is_empty() {
         let mut writer = Owner::new(request, "Update");
-        match owners.iter().position(|o| o.is(&writer)) {
-            Some(at) => writer.fields = owners.remove(at).fields,
-            None => {}
+        if let Some(at) = owners.iter().position(|o| o.is(&writer)) {
+            writer.fields = owners.remove(at).fields;
         }
         writer.fields.add(&changed);
         owners.push(writer);
