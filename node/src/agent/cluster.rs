@@ -1,6 +1,6 @@
 //! The cluster as this agent sees it: copies of the kinds it reads, and what a change of each touches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Secret};
@@ -9,8 +9,9 @@ use kube::core::ObjectMeta;
 use kube::runtime::watcher::Event;
 use margay_crds::{
     BGPConfiguration, BGPConfigurationSpec, BGPPeer, ClusterInformation, FelixConfiguration,
-    FelixConfigurationSpec, IPPool,
+    FelixConfigurationSpec, IPAMBlock, IPPool,
 };
+use margay_felix::calc::remote::BlockView;
 use margay_felix::calc::sessions::{BgpNode, Configurations, Password, SecretRef};
 
 use super::mirror::Mirror;
@@ -32,6 +33,8 @@ pub(crate) struct Dirty {
     pub(crate) pods: bool,
     /// ClusterInformation.
     pub(crate) cluster: bool,
+    /// Blocks of other nodes.
+    pub(crate) blocks: bool,
 }
 
 impl Dirty {
@@ -43,6 +46,7 @@ impl Dirty {
         own_node: true,
         pods: true,
         cluster: true,
+        blocks: true,
     };
 
     /// Adds the parts of another change.
@@ -53,6 +57,7 @@ impl Dirty {
         self.own_node |= other.own_node;
         self.pods |= other.pods;
         self.cluster |= other.cluster;
+        self.blocks |= other.blocks;
     }
 
     /// True when nothing is touched.
@@ -82,6 +87,7 @@ pub(crate) struct Cluster {
     pods: Mirror<Arc<Pod>>,
     namespaces: Mirror<Arc<Namespace>>,
     secrets: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
+    blocks: Mirror<Option<BlockView>>,
 }
 
 impl Cluster {
@@ -99,6 +105,7 @@ impl Cluster {
             pods: Mirror::default(),
             namespaces: Mirror::default(),
             secrets: BTreeMap::new(),
+            blocks: Mirror::default(),
         }
     }
 
@@ -191,6 +198,12 @@ impl Cluster {
                     ..none
                 }
             }
+            Update::Block(event) => {
+                // An unusable block is an empty one: it routes nothing.
+                let reduce = |block: IPAMBlock| (block.name_any(), BlockView::read(&block.spec));
+                let blocks = self.blocks.apply(*event, reduce);
+                Dirty { blocks, ..none }
+            }
             Update::Secret(event) => Dirty {
                 sessions: self.apply_secret(*event),
                 ..none
@@ -228,6 +241,17 @@ impl Cluster {
             Event::Delete(secret) => self.secrets.remove(&secret.name_any()).is_some(),
             Event::Init | Event::InitDone => false,
         }
+    }
+
+    /// All blocks by name, once they have been listed; they are watched only while routes depend on them.
+    pub(crate) fn blocks(&self) -> Option<BTreeMap<String, BlockView>> {
+        let usable = |(name, block): (&String, &Option<BlockView>)| Some((name.clone(), block.clone()?));
+        self.blocks.is_synced().then(|| self.blocks.objects().iter().filter_map(usable).collect())
+    }
+
+    /// Forgets the blocks: they are no longer watched.
+    pub(crate) fn forget_blocks(&mut self) {
+        self.blocks = Mirror::default();
     }
 
     /// Nodes by name.
@@ -291,6 +315,16 @@ impl Cluster {
             self.felix.get("default"),
             self.felix.get(&format!("node.{}", self.name)),
         )
+    }
+
+    /// True once a Secret has been seen.
+    pub(crate) fn knows_secret(&self, name: &str) -> bool {
+        self.secrets.contains_key(name)
+    }
+
+    /// Forgets every Secret but the named ones.
+    pub(crate) fn retain_secrets(&mut self, names: &BTreeSet<String>) {
+        self.secrets.retain(|name, _| names.contains(name));
     }
 
     /// Every Secret value known.

@@ -15,7 +15,8 @@ use margay_felix::calc::sessions::{
     origin::{BlockState, HeldBlock},
     peer_config, plan, pools,
 };
-use margay_felix::{Dataplane, LocalNode, OwnBlock, Provenance, Source};
+use margay_felix::calc::remote;
+use margay_felix::{Dataplane, EncapMode, LocalNode, OwnBlock, Provenance, Source};
 use margay_ipam::names::block_name;
 use margay_ipam::{AssignErrorKind, Ipam, IpamProblem};
 use tokio::sync::{mpsc, watch};
@@ -31,6 +32,7 @@ use super::report::Snapshot;
 use super::restart::RestartState as Carried;
 use super::speaker::{Speaker, established};
 use super::watch::{Update, Watches};
+use super::tunnel_addresses::{self, Wanted};
 use super::{settings, startup};
 use crate::admin::view::{BgpView, View};
 use crate::cni_server::NodeState;
@@ -51,6 +53,9 @@ pub(crate) const WATCHDOG: Duration = Duration::from_secs(90);
 
 /// Pause between looks at the parts that do not report by themselves.
 const TICK: Duration = Duration::from_millis(250);
+
+/// How long a Secret that is watched for the first time may take to arrive.
+const SECRET_LAG: Duration = Duration::from_millis(500);
 
 /// Ticks from one look at the sessions to the next.
 const TICKS_PER_LOOK: u32 = 4;
@@ -78,6 +83,8 @@ pub(crate) struct Parts {
     pub(crate) pod_addresses: watch::Receiver<Vec<IpAddr>>,
     /// What the CNI server is told.
     pub(crate) node_state: watch::Sender<NodeState>,
+    /// Tunnel devices that need an address.
+    pub(crate) tunnels: watch::Sender<Option<Wanted>>,
     pub(crate) mtu: u32,
 }
 
@@ -183,7 +190,10 @@ impl Core {
     /// Derives what the gathered changes touch. Nothing happens before every kind is known, nor while the datastore is
     /// locked: then the last desired state stays in force.
     async fn derive(&mut self) {
-        if !self.cluster.is_synced() || self.dirty.is_clean() {
+        if self.dirty.is_clean() {
+            return;
+        }
+        if !self.cluster.is_synced() {
             self.publish_facts();
             return;
         }
@@ -209,8 +219,12 @@ impl Core {
         if dirty.pools {
             self.apply_pools();
         }
+        if dirty.blocks || dirty.pools || dirty.settings {
+            self.apply_blocks();
+        }
         if dirty.sessions || dirty.pools {
             self.parts.ipam.set_node_count(self.cluster.nodes().len());
+            self.want_tunnels();
             self.apply_sessions().await;
         }
     }
@@ -237,10 +251,23 @@ impl Core {
             .set_pools(used.iter().map(|pool| pool.view.clone()).collect());
         self.parts.dataplane.in_sync(Source::Pools);
         self.pools = used;
+        self.want_tunnels();
         self.report_problems("pools", problems.into_iter().map(Problem::from).collect());
     }
 
-    async fn apply_sessions(&mut self) {
+    /// Tells which tunnel devices need an address.
+    fn want_tunnels(&self) {
+        let Some(node) = self.cluster.nodes().get(&self.parts.name) else { return };
+        let wanted = Some(tunnel_addresses::wanted(self.cluster.pools(), &node.labels));
+        self.parts.tunnels.send_if_modified(|last| {
+            let changed = *last != wanted;
+            *last = wanted;
+            changed
+        });
+    }
+
+    /// The sessions of this node as the cluster stands.
+    fn plan(&self) -> (SessionPlan, Vec<String>) {
         let (configurations, ignored) = self.cluster.configurations();
         let passwords = self.cluster.passwords();
         let plan = plan(&Inputs {
@@ -251,6 +278,33 @@ impl Core {
             passwords: &passwords,
             router_id: &self.parts.environment.router_id,
         });
+        (plan, ignored)
+    }
+
+    /// Waits a moment for Secrets that are watched for the first time, so that a session with a password is not
+    /// reported as broken before its Secret could arrive.
+    async fn await_secrets(&mut self, plan: &SessionPlan) -> bool {
+        let names: BTreeSet<String> = plan.secrets.iter().map(|secret| secret.name.clone()).collect();
+        self.cluster.retain_secrets(&names);
+        let fresh = self.watches.follow_secrets(&names);
+        if fresh.is_empty() {
+            return false;
+        }
+        let deadline = tokio::time::Instant::now() + SECRET_LAG;
+        while !fresh.iter().all(|name| self.cluster.knows_secret(name)) {
+            match tokio::time::timeout_at(deadline, self.updates.recv()).await {
+                Ok(Some(update)) => self.take(update),
+                _ => break,
+            }
+        }
+        true
+    }
+
+    async fn apply_sessions(&mut self) {
+        let (mut plan, mut ignored) = self.plan();
+        if self.await_secrets(&plan).await {
+            (plan, ignored) = self.plan();
+        }
         let mut problems: Vec<Problem> = plan.problems.iter().cloned().map(Problem::from).collect();
         problems.extend(ignored.into_iter().map(|name| Problem {
             message: format!(
@@ -261,17 +315,8 @@ impl Core {
             reason: "ConfigInvalid".into(),
             field: "metadata.name".into(),
         }));
-        self.watches
-            .follow_secrets(plan.secrets.iter().map(|secret| secret.name.as_str()));
         let own = self.own_addresses();
-        self.parts.dataplane.set_local_node(LocalNode {
-            addresses: [own.v4, own.v6]
-                .into_iter()
-                .flatten()
-                .map(|address| address.net)
-                .collect(),
-            ..LocalNode::default()
-        });
+        self.apply_nodes(&own);
         if self.parts.environment.backend == Backend::Bgp {
             if let Err(error) = self.run_speaker(&plan, &own).await {
                 problems.push(self.node_problem("BGPNotRunning", format!("{error:#}")));
@@ -294,6 +339,44 @@ impl Core {
             addresses: own,
         }));
         self.report_problems("sessions", problems);
+    }
+
+    /// Addresses and tunnel ends of this node and the others.
+    fn apply_nodes(&self, own: &Networks) {
+        let nodes = self.cluster.nodes();
+        let tunnels = nodes.get(&self.parts.name).map(|node| node.tunnels).unwrap_or_default();
+        self.parts.dataplane.set_local_node(LocalNode {
+            addresses: [own.v4, own.v6].into_iter().flatten().map(|address| address.net).collect(),
+            vxlan_addresses: [tunnels.vxlan_v4, tunnels.vxlan_v6].into_iter().flatten().collect(),
+            ipip_address: tunnels.ipip,
+        });
+        self.parts.dataplane.set_remote_nodes(remote::remote_nodes(nodes, &self.parts.name));
+    }
+
+    /// Blocks of other nodes, when this agent writes their routes itself.
+    fn apply_blocks(&mut self) {
+        if !self.needs_blocks() {
+            self.watches.follow_blocks(false);
+            self.cluster.forget_blocks();
+            self.parts.dataplane.set_remote_blocks(Vec::new());
+            self.parts.dataplane.in_sync(Source::RemoteBlocks);
+            return;
+        }
+        self.watches.follow_blocks(true);
+        if let Some(blocks) = self.cluster.blocks() {
+            self.parts.dataplane.set_remote_blocks(remote::remote_blocks(&blocks, &self.parts.name));
+            self.parts.dataplane.in_sync(Source::RemoteBlocks);
+        }
+    }
+
+    /// True when routes of some pool come from blocks instead of BGP.
+    fn needs_blocks(&self) -> bool {
+        let settings = settings::dataplane(self.cluster.felix());
+        self.pools.iter().any(|pool| match (pool.view.vxlan, pool.view.ipip) {
+            (EncapMode::Never, EncapMode::Never) => settings.program_no_encap_routes,
+            (EncapMode::Never, _) => settings.program_ipip_routes,
+            _ => true,
+        })
     }
 
     /// True when another node could be a peer of this one.
@@ -427,6 +510,8 @@ impl Core {
             self.judge_pod_readiness().await;
         }
         if due {
+            // Changes that came while others were being applied.
+            self.derive().await;
             self.look().await;
         }
     }
@@ -520,6 +605,7 @@ impl Core {
         }
         self.parts.health.report(BGP, self.bgp_readiness(&peers));
         bgp_metrics::record(&peers, self.plan.as_deref());
+        bgp_metrics::record_problems(&self.problems.counts());
         self.remember_peers(established(&peers)).await;
         self.publish_report().await;
     }
@@ -700,7 +786,6 @@ impl Core {
                 message,
             ));
         }
-        bgp_metrics::record_problems(&self.problems.counts());
         self.parts
             .view
             .problems

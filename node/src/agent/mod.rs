@@ -27,6 +27,7 @@ pub(crate) mod restart;
 pub(crate) mod settings;
 pub(crate) mod speaker;
 pub(crate) mod startup;
+pub(crate) mod tunnel_addresses;
 pub(crate) mod watch;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -215,6 +216,9 @@ async fn serve(
         node_state_reader,
     ));
 
+    let (tunnels, tunnels_reader) = tokio::sync::watch::channel(None);
+    tokio::spawn(tunnel_addresses::run(client.clone(), name.clone(), ipam.clone(), tunnels_reader));
+
     let core = Core::new(Parts {
         name,
         environment,
@@ -233,13 +237,25 @@ async fn serve(
         ipam: ipam.clone(),
         pod_addresses,
         node_state,
+        tunnels,
         mtu,
     });
-    core.run(stopping).await;
+    let core_stop = CancellationToken::new();
+    let mut core = tokio::spawn(core.run(core_stop.clone()));
+    tokio::select! {
+        () = stopping.cancelled() => {}
+        ended = &mut core => {
+            ended.context("the agent's loop panicked")?;
+            bail!("the agent's loop ended");
+        }
+    }
+    // First no new work, then its results to the API, then the peers.
     if let Ok(Err(error)) = cni.await {
         tracing::warn!(error = format!("{error:#}"), "CNI server");
     }
     ipam.stop(FLUSH).await;
+    core_stop.cancel();
+    core.await.context("the agent's loop panicked")?;
     dataplane.stop();
     tracing::info!("stopped");
     Ok(())

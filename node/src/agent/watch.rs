@@ -1,6 +1,6 @@
 //! Watches of the kinds the agent reads, funnelled into one channel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use futures::StreamExt;
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Secret};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Client};
-use margay_crds::{BGPConfiguration, BGPPeer, ClusterInformation, FelixConfiguration, IPPool};
+use margay_crds::{BGPConfiguration, BGPPeer, ClusterInformation, FelixConfiguration, IPPool, IPAMBlock};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -25,6 +25,7 @@ pub(crate) enum Update {
     Felix(Box<Event<FelixConfiguration>>),
     Cluster(Box<Event<ClusterInformation>>),
     Secret(Box<Event<Secret>>),
+    Block(Box<Event<IPAMBlock>>),
 }
 
 /// The running watches. Dropping them ends all.
@@ -35,6 +36,8 @@ pub(crate) struct Watches {
     tasks: JoinSet<()>,
     /// Watches of single Secrets by name.
     secrets: BTreeMap<String, AbortHandle>,
+    /// Watch of all blocks, while routes depend on them.
+    blocks: Option<AbortHandle>,
 }
 
 impl Watches {
@@ -51,6 +54,7 @@ impl Watches {
             updates,
             tasks: JoinSet::new(),
             secrets: BTreeMap::new(),
+            blocks: None,
         };
         let all = watcher::Config::default();
         let mine = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
@@ -95,11 +99,28 @@ impl Watches {
         watches
     }
 
-    /// Watches exactly the named Secrets of the agent's namespace: new ones are started, others ended.
-    pub(crate) fn follow_secrets<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
-        let wanted: std::collections::BTreeSet<&str> = names.collect();
+    /// Watches all blocks, or none.
+    pub(crate) fn follow_blocks(&mut self, wanted: bool) {
+        match (wanted, &self.blocks) {
+            (true, None) => {
+                let api = Api::all(self.client.clone());
+                let task = self.spawn("IPAMBlock", api, watcher::Config::default(), Update::Block);
+                self.blocks = Some(task);
+            }
+            (false, Some(task)) => {
+                task.abort();
+                self.blocks = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Watches exactly the named Secrets of the agent's namespace: new ones are started, others ended. Returns the new
+    /// ones.
+    pub(crate) fn follow_secrets(&mut self, wanted: &BTreeSet<String>) -> Vec<String> {
+        let mut fresh = Vec::new();
         self.secrets.retain(|name, task| {
-            let keep = wanted.contains(name.as_str());
+            let keep = wanted.contains(name);
             if !keep {
                 task.abort();
             }
@@ -110,9 +131,11 @@ impl Watches {
                 let one = watcher::Config::default().fields(&format!("metadata.name={name}"));
                 let api = Api::namespaced(self.client.clone(), &self.namespace);
                 let task = self.spawn("Secret", api, one, Update::Secret);
-                self.secrets.insert(name.to_owned(), task);
+                self.secrets.insert(name.clone(), task);
+                fresh.push(name.clone());
             }
         }
+        fresh
     }
 
     /// Follows one kind until the receiver is gone. Errors are retried with growing pauses; each new one is logged.

@@ -49,8 +49,15 @@ impl Pod {
 }
 
 fn run(program: &str, args: &[&str]) -> Output {
-    let output = Command::new(program).args(args).output().unwrap_or_else(|error| panic!("{program}: {error}"));
-    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(program)
+        .args(args)
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(
+        output.status.success(),
+        "{program} {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     output
 }
 
@@ -72,7 +79,10 @@ fn enter(netns: &Path) {
     setns(file, CloneFlags::CLONE_NEWNET).expect("setns");
 }
 
-fn in_netns<T: Send + 'static>(netns: PathBuf, act: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+fn in_netns<T: Send + 'static>(
+    netns: PathBuf,
+    act: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
     std::thread::spawn(move || {
         enter(&netns);
         act()
@@ -82,7 +92,10 @@ fn in_netns<T: Send + 'static>(netns: PathBuf, act: impl FnOnce() -> T + Send + 
 impl Cluster {
     /// Namespaces, API server and Node objects; no agent runs yet.
     pub fn start(tag: &str, nodes: usize) -> Self {
-        assert!(Uid::effective().is_root(), "this test makes network namespaces and needs root");
+        assert!(
+            Uid::effective().is_root(),
+            "this test makes network namespaces and needs root"
+        );
         let prefix = format!("tn{}{tag}", std::process::id());
         let mut cluster = Cluster {
             directory: tempfile::tempdir().expect("directory"),
@@ -94,9 +107,23 @@ impl Cluster {
         let fabric = cluster.fabric();
         run("ip", &["netns", "add", &fabric]);
         run("ip", &["-n", &fabric, "link", "set", "lo", "up"]);
-        run("ip", &["-n", &fabric, "link", "add", "br0", "type", "bridge"]);
+        run(
+            "ip",
+            &["-n", &fabric, "link", "add", "br0", "type", "bridge"],
+        );
         run("ip", &["-n", &fabric, "link", "set", "br0", "up"]);
-        run("ip", &["-n", &fabric, "address", "add", &format!("{FABRIC}/24"), "dev", "br0"]);
+        run(
+            "ip",
+            &[
+                "-n",
+                &fabric,
+                "address",
+                "add",
+                &format!("{FABRIC}/24"),
+                "dev",
+                "br0",
+            ],
+        );
         cluster.start_apiserver();
         for index in 1..=nodes {
             cluster.add_node(index);
@@ -125,14 +152,24 @@ impl Cluster {
     }
 
     fn log(&self, name: &str) -> fs::File {
-        fs::OpenOptions::new().create(true).append(true).open(self.path(name)).expect("log file")
+        fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.path(name))
+            .expect("log file")
     }
 
     fn start_apiserver(&mut self) {
         let child = Command::new("ip")
             .args(["netns", "exec", &self.fabric()])
             .arg(Self::margay())
-            .args(["apiserver", "--listen", &format!("{FABRIC}:6443"), "--san", &FABRIC.to_string()])
+            .args([
+                "apiserver",
+                "--listen",
+                &format!("{FABRIC}:6443"),
+                "--san",
+                &FABRIC.to_string(),
+            ])
             .arg("--data-dir")
             .arg(self.path("api"))
             .stdout(Stdio::null())
@@ -142,7 +179,10 @@ impl Cluster {
         self.apiserver = Some(child);
         eventually("the API server is ready", Duration::from_secs(30), || {
             self.kubeconfig().exists().then_some(())?;
-            self.kubectl_output(&["get", "--raw", "/readyz"], None).status.success().then_some(())
+            self.kubectl_output(&["get", "--raw", "/readyz"], None)
+                .status
+                .success()
+                .then_some(())
         });
     }
 
@@ -150,15 +190,50 @@ impl Cluster {
         let (fabric, netns) = (self.fabric(), self.netns(index));
         let port = format!("v{index}");
         run("ip", &["netns", "add", &netns]);
-        run("ip", &["-n", &fabric, "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &netns]);
-        run("ip", &["-n", &fabric, "link", "set", &port, "master", "br0", "up"]);
+        run(
+            "ip",
+            &[
+                "-n", &fabric, "link", "add", &port, "type", "veth", "peer", "name", "eth0",
+                "netns", &netns,
+            ],
+        );
+        run(
+            "ip",
+            &["-n", &fabric, "link", "set", &port, "master", "br0", "up"],
+        );
         run("ip", &["-n", &netns, "link", "set", "lo", "up"]);
         run("ip", &["-n", &netns, "link", "set", "eth0", "up"]);
-        run("ip", &["-n", &netns, "address", "add", &format!("{}/24", Self::address(index)), "dev", "eth0"]);
-        run("ip", &["-n", &netns, "route", "add", "default", "via", &FABRIC.to_string()]);
+        run(
+            "ip",
+            &[
+                "-n",
+                &netns,
+                "address",
+                "add",
+                &format!("{}/24", Self::address(index)),
+                "dev",
+                "eth0",
+            ],
+        );
+        run(
+            "ip",
+            &[
+                "-n",
+                &netns,
+                "route",
+                "add",
+                "default",
+                "via",
+                &FABRIC.to_string(),
+            ],
+        );
         let name = format!("n{index}");
         self.apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}));
-        self.nodes.push(Node { name, agent: None, environment: Vec::new() });
+        self.nodes.push(Node {
+            name,
+            agent: None,
+            environment: Vec::new(),
+        });
     }
 
     /// Address of a node.
@@ -168,7 +243,9 @@ impl Cluster {
 
     /// Sets a variable of a node's agent for its next start.
     pub fn set(&mut self, node: usize, name: &str, value: &str) {
-        self.nodes[node - 1].environment.push((name.into(), value.into()));
+        self.nodes[node - 1]
+            .environment
+            .push((name.into(), value.into()));
     }
 
     /// Starts a node's agent with its own mounts, so that every path is the canonical one.
@@ -185,13 +262,24 @@ impl Cluster {
         let mut script = String::from("set -e\nmount -t sysfs sysfs /sys\n");
         for (name, place) in places {
             fs::create_dir_all(base.join(name)).expect("directory");
-            script.push_str(&format!("mkdir -p {place}; mount --bind {} {place}\n", base.join(name).display()));
+            script.push_str(&format!(
+                "mkdir -p {place}; mount --bind {} {place}\n",
+                base.join(name).display()
+            ));
         }
         script.push_str("exec \"$0\" node\n");
         let node = &self.nodes[index - 1];
         let child = Command::new("nsenter")
             .arg(format!("--net=/run/netns/{}", self.netns(index)))
-            .args(["unshare", "--mount", "--propagation", "private", "sh", "-c", &script])
+            .args([
+                "unshare",
+                "--mount",
+                "--propagation",
+                "private",
+                "sh",
+                "-c",
+                &script,
+            ])
             .arg(Self::margay())
             .env("NODENAME", &node.name)
             .env("KUBECONFIG", self.kubeconfig())
@@ -207,11 +295,15 @@ impl Cluster {
 
     /// Waits until pods can be added on a node.
     pub fn wait_ready(&self, index: usize) {
-        eventually(&format!("node {index} is ready:\n{}", self.tail(index)), Duration::from_secs(30), || {
-            let parts = self.admin(index, "status")?["health"].as_array()?.clone();
-            let cni = parts.iter().find(|part| part["name"] == "CNI")?;
-            (cni["ready"] == true).then_some(())
-        });
+        eventually(
+            &format!("node {index} is ready:\n{}", self.tail(index)),
+            Duration::from_secs(30),
+            || {
+                let parts = self.admin(index, "status")?["health"].as_array()?.clone();
+                let cni = parts.iter().find(|part| part["name"] == "CNI")?;
+                (cni["ready"] == true).then_some(())
+            },
+        );
     }
 
     /// The end of an agent's log, for messages.
@@ -229,7 +321,11 @@ impl Cluster {
     /// Sends a signal to an agent and waits for its end.
     pub fn end_agent(&mut self, index: usize, signal: Signal) {
         let mut agent = self.nodes[index - 1].agent.take().expect("the agent runs");
-        kill(Pid::from_raw(i32::try_from(agent.id()).expect("pid")), signal).expect("kill");
+        kill(
+            Pid::from_raw(i32::try_from(agent.id()).expect("pid")),
+            signal,
+        )
+        .expect("kill");
         agent.wait().expect("wait");
     }
 
@@ -239,7 +335,11 @@ impl Cluster {
         let socket = self.path(&format!("n{index}/run/admin.sock"));
         let mut stream = std::os::unix::net::UnixStream::connect(socket).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-        write!(stream, "GET /v1/{path} HTTP/1.1\r\nHost: margay\r\nConnection: close\r\n\r\n").ok()?;
+        write!(
+            stream,
+            "GET /v1/{path} HTTP/1.1\r\nHost: margay\r\nConnection: close\r\n\r\n"
+        )
+        .ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
@@ -251,7 +351,10 @@ impl Cluster {
     pub fn sessions_up(&self, index: usize) -> usize {
         let answer = self.admin(index, "bgp/peers").unwrap_or_default();
         let peers = answer["peers"].as_array().cloned().unwrap_or_default();
-        peers.iter().filter(|peer| peer["state"] == "Established").count()
+        peers
+            .iter()
+            .filter(|peer| peer["state"] == "Established")
+            .count()
     }
 
     fn kubectl_output(&self, args: &[&str], stdin: Option<&str>) -> Output {
@@ -265,7 +368,9 @@ impl Cluster {
             .spawn()
             .expect("kubectl is installed (make setup)");
         let mut input = child.stdin.take().expect("piped");
-        input.write_all(stdin.unwrap_or_default().as_bytes()).expect("stdin");
+        input
+            .write_all(stdin.unwrap_or_default().as_bytes())
+            .expect("stdin");
         drop(input);
         child.wait_with_output().expect("kubectl")
     }
@@ -273,37 +378,54 @@ impl Cluster {
     /// Runs kubectl; fails with its message.
     pub fn kubectl(&self, args: &[&str]) -> String {
         let output = self.kubectl_output(args, None);
-        assert!(output.status.success(), "kubectl {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "kubectl {args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Applies one object.
     pub fn apply(&self, object: &Value) {
         let output = self.kubectl_output(&["apply", "-f", "-"], Some(&object.to_string()));
-        assert!(output.status.success(), "{object}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{object}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 
     /// Routes of a node's kernel.
     pub fn routes(&self, index: usize) -> String {
-        String::from_utf8_lossy(&run("ip", &["-n", &self.netns(index), "route"]).stdout).into_owned()
+        String::from_utf8_lossy(&run("ip", &["-n", &self.netns(index), "route"]).stdout)
+            .into_owned()
     }
 
     /// Creates a Pod object and wires its namespace with the real CNI executable and the list the agent wrote.
     pub fn add_pod(&mut self, node: usize, name: &str) -> usize {
         self.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
             "spec": {"nodeName": format!("n{node}"), "containers": [{"name": "c", "image": "none"}]}}));
-        let sleeper = Command::new("unshare").args(["--net", "sleep", "1000"]).spawn().expect("sleeper");
+        let sleeper = Command::new("unshare")
+            .args(["--net", "sleep", "1000"])
+            .spawn()
+            .expect("sleeper");
         let own = fs::read_link("/proc/self/ns/net").expect("own namespace");
         let netns = format!("/proc/{}/ns/net", sleeper.id());
         eventually("the pod has its namespace", Duration::from_secs(5), || {
             (fs::read_link(&netns).ok()? != own).then_some(())
         });
-        let list = fs::read_to_string(self.path(&format!("n{node}/net.d/10-margay.conflist"))).expect("conflist");
+        let list = fs::read_to_string(self.path(&format!("n{node}/net.d/10-margay.conflist")))
+            .expect("conflist");
         let list: Value = serde_json::from_str(&list).expect("JSON");
         let mut configuration = list["plugins"][0].clone();
         configuration["name"] = list["name"].clone();
         configuration["cniVersion"] = list["cniVersion"].clone();
-        let agent = self.nodes[node - 1].agent.as_ref().expect("the agent runs").id();
+        let agent = self.nodes[node - 1]
+            .agent
+            .as_ref()
+            .expect("the agent runs")
+            .id();
         let mut child = Command::new("nsenter")
             .args(["--target", &agent.to_string(), "--mount", "--net"])
             .arg(Self::margay().with_file_name("margay-cni"))
@@ -312,22 +434,38 @@ impl Cluster {
             .env("CNI_NETNS", &netns)
             .env("CNI_IFNAME", "eth0")
             .env("CNI_PATH", "/opt/cni/bin")
-            .env("CNI_ARGS", format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={name}"))
+            .env(
+                "CNI_ARGS",
+                format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={name}"),
+            )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("margay-cni is built beside margay");
         let mut stdin = child.stdin.take().expect("piped");
-        stdin.write_all(configuration.to_string().as_bytes()).expect("stdin");
+        stdin
+            .write_all(configuration.to_string().as_bytes())
+            .expect("stdin");
         drop(stdin);
         let output = child.wait_with_output().expect("CNI");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "ADD of {name}: {text}\n{}", self.tail(node));
+        assert!(
+            output.status.success(),
+            "ADD of {name}: {text}\n{}",
+            self.tail(node)
+        );
         let result: Value = serde_json::from_str(&text).expect("CNI result");
-        let address = result["ips"][0]["address"].as_str().and_then(|net| net.split('/').next()).expect("an address");
+        let address = result["ips"][0]["address"]
+            .as_str()
+            .and_then(|net| net.split('/').next())
+            .expect("an address");
         let address = address.parse().expect("an address");
-        self.pods.push(Pod { name: name.into(), address, sleeper });
+        self.pods.push(Pod {
+            name: name.into(),
+            address,
+            sleeper,
+        });
         self.pods.len() - 1
     }
 
@@ -338,7 +476,11 @@ impl Cluster {
 
     /// Sends datagrams from one pod to another, which returns them, until stopped.
     pub fn stream(&self, from: usize, to: usize) -> Stream {
-        Stream::start(self.pods[from].netns(), self.pods[to].netns(), self.pods[to].address)
+        Stream::start(
+            self.pods[from].netns(),
+            self.pods[to].netns(),
+            self.pods[to].address,
+        )
     }
 
     /// True when a datagram from one pod to another comes back.
@@ -357,7 +499,11 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
             for index in 1..=self.nodes.len() {
-                eprintln!("--- agent {index}\n{}\n{}", self.tail(index), self.routes(index));
+                eprintln!(
+                    "--- agent {index}\n{}\n{}",
+                    self.tail(index),
+                    self.routes(index)
+                );
             }
         }
         let agents = self.nodes.iter_mut().filter_map(|node| node.agent.take());
@@ -367,9 +513,14 @@ impl Drop for Cluster {
             let _ = child.kill();
             let _ = child.wait();
         }
-        let names = (1..=self.nodes.len()).map(|index| self.netns(index)).chain([self.fabric()]);
+        let names = (1..=self.nodes.len())
+            .map(|index| self.netns(index))
+            .chain([self.fabric()]);
         for name in names.collect::<Vec<_>>() {
-            let _ = Command::new("ip").args(["netns", "delete", &name]).stderr(Stdio::null()).status();
+            let _ = Command::new("ip")
+                .args(["netns", "delete", &name])
+                .stderr(Stdio::null())
+                .status();
         }
     }
 }
@@ -387,14 +538,21 @@ const PACE: Duration = Duration::from_millis(5);
 
 impl Stream {
     fn start(from: PathBuf, to: PathBuf, address: IpAddr) -> Self {
-        let (stop_client, stop_echo) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (stop_client, stop_echo) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicBool::new(false)),
+        );
         let (sent, received) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (port_sender, port) = std::sync::mpsc::channel();
         let stopped = Arc::clone(&stop_echo);
         let echo = in_netns(to, move || {
             let socket = UdpSocket::bind((address, 0)).expect("the pod has its address");
-            socket.set_read_timeout(Some(Duration::from_millis(50))).expect("timeout");
-            port_sender.send(socket.local_addr().expect("bound").port()).expect("the sender waits");
+            socket
+                .set_read_timeout(Some(Duration::from_millis(50)))
+                .expect("timeout");
+            port_sender
+                .send(socket.local_addr().expect("bound").port())
+                .expect("the sender waits");
             let mut buffer = [0; 64];
             while !stopped.load(Ordering::Relaxed) {
                 if let Ok((length, peer)) = socket.recv_from(&mut buffer) {
@@ -403,9 +561,16 @@ impl Stream {
             }
         });
         let target = SocketAddr::new(address, port.recv().expect("the echo runs"));
-        let (stopped, counts) = (Arc::clone(&stop_client), (Arc::clone(&sent), Arc::clone(&received)));
+        let (stopped, counts) = (
+            Arc::clone(&stop_client),
+            (Arc::clone(&sent), Arc::clone(&received)),
+        );
         let client = in_netns(from, move || {
-            let any: SocketAddr = if target.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+            let any: SocketAddr = if target.is_ipv4() {
+                ([0, 0, 0, 0], 0).into()
+            } else {
+                ([0u16; 8], 0).into()
+            };
             let socket = UdpSocket::bind(any).expect("socket");
             socket.set_read_timeout(Some(PACE)).expect("timeout");
             let mut buffer = [0; 64];
@@ -426,7 +591,11 @@ impl Stream {
             }
             drain(Instant::now() + Duration::from_millis(300));
         });
-        Stream { sent, received, threads: vec![(stop_client, client), (stop_echo, echo)] }
+        Stream {
+            sent,
+            received,
+            threads: vec![(stop_client, client), (stop_echo, echo)],
+        }
     }
 
     /// Answers so far.

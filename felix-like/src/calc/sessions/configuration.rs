@@ -101,12 +101,14 @@ impl Configurations {
         self.mesh_hold_time.unwrap_or(extension::DEFAULT_HOLD_TIME)
     }
 
-    /// Log level asked for by `logSeverityScreen`, for this node.
+    /// Log level asked for by `logSeverityScreen`, for this node. `Info` in the object of the node does not count: the
+    /// CRDs of Calico stamp it on every object, so it would always hide the level of `default`.
     pub fn log_severity(&self, node: &str) -> Option<String> {
         let own = self
             .nodes
             .get(node)
-            .and_then(|spec| spec.log_severity_screen.clone());
+            .and_then(|spec| spec.log_severity_screen.clone())
+            .filter(|severity| severity != "Info");
         own.or_else(|| self.default.log_severity_screen.clone())
     }
 }

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use sha2::{Digest, Sha256};
 
 use super::Family;
+use crate::calc::remote::TunnelEnds;
 
 const PREFIX: &str = "projectcalico.org/";
 
@@ -64,6 +65,8 @@ pub struct BgpNode {
     pub as_number: Option<u32>,
     /// Cluster id; a node that has one is a route reflector (RFC 4456) and not in the mesh.
     pub cluster_id: Option<Ipv4Addr>,
+    /// Ends of its tunnels; no session depends on them, routes do.
+    pub tunnels: TunnelEnds,
 }
 
 impl BgpNode {
@@ -90,6 +93,7 @@ impl BgpNode {
             },
             as_number: get("ASNumber").and_then(parse_as),
             cluster_id: get("RouteReflectorClusterID").and_then(|text| text.parse().ok()),
+            tunnels: TunnelEnds::read(annotations),
         }
     }
 }
