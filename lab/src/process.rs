@@ -41,9 +41,12 @@ impl Pid {
         Self::of(RawPid::this().as_raw())
     }
 
-    /// Whether it still runs. A zombie does not.
+    /// Whether it still runs. A zombie does not; one whose other threads are still ending does, because they hold its
+    /// sockets open.
     pub fn is_alive(&self) -> bool {
-        stat(self.pid).is_some_and(|s| s.start == self.start && s.state != 'Z')
+        let threads =
+            || fs::read_dir(format!("/proc/{}/task", self.pid)).map_or(0, Iterator::count);
+        stat(self.pid).is_some_and(|s| s.start == self.start && (s.state != 'Z' || threads() > 1))
     }
 
     /// Sends a signal, unless the process has gone.

@@ -51,6 +51,7 @@ impl Lab {
         let start = Instant::now();
         let deadline = start + limit;
         loop {
+            self.all_run()?;
             let missing = match self.unsettled().await {
                 None => match self.unreachable().await? {
                     None => return Ok(start.elapsed()),
@@ -70,19 +71,28 @@ impl Lab {
         }
     }
 
+    /// A process that has ended will not come back by waiting.
+    fn all_run(&self) -> Result<()> {
+        let state = self.state()?;
+        match state.dead_units().first() {
+            None => Ok(()),
+            Some(unit) => {
+                let log = crate::process::tail(&super::units::log_of(&state, unit), 5);
+                let what = format!("lab {} cannot converge", self.name);
+                Err(Error::new(
+                    what,
+                    format!("{unit} has ended; its log says: {log}"),
+                ))
+            }
+        }
+    }
+
     /// The first agent that is not ready or the first session that is not up.
     async fn unsettled(&self) -> Option<String> {
         let state = match self.state() {
             Ok(state) => state,
             Err(e) => return Some(e.to_string()),
         };
-        if let Some(unit) = state.dead_units().first() {
-            let log = super::units::log_of(&state, unit);
-            return Some(format!(
-                "{unit} has ended; its log says: {}",
-                crate::process::tail(&log, 5)
-            ));
-        }
         let expected = expected_sessions(&state);
         let checks = state
             .nodes

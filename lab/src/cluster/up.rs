@@ -32,7 +32,7 @@ pub(super) async fn up(builder: Builder) -> Result<Lab> {
     match result {
         Ok(lab) => Ok(lab),
         // A lab that is complete but does not converge is worth a look; anything less is not.
-        Err(e) if e.kind == Kind::Timeout && !builder.bound && is_complete(&builder.name) => {
+        Err(e) if !builder.bound && is_complete(&builder.name) => {
             let name = &builder.name;
             Err(e.remedy(format!(
                 "the lab still runs: margayctl lab status {name}; logs are in {}",

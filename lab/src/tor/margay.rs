@@ -1,13 +1,13 @@
 //! `margay bgp` as the router: the example's peer is repeated for every node.
 
 use crate::error::{Error, Result, Tried};
-use crate::state::{Node, Router};
+use crate::state::Node;
 use serde_json::{Value, json};
 
 const EXAMPLE: &str = include_str!("../../../examples/tor/margay.yaml");
 
 /// The example with one peer per node and family.
-pub(super) fn configuration(_router: &Router, nodes: &[Node]) -> Result<String> {
+pub(super) fn configuration(nodes: &[Node]) -> Result<String> {
     let what = || "examples/tor/margay.yaml".to_owned();
     let mut document: Value = serde_saphyr::from_str(EXAMPLE).tried(what)?;
     let examples = document
@@ -21,9 +21,13 @@ pub(super) fn configuration(_router: &Router, nodes: &[Node]) -> Result<String> 
         found.ok_or_else(|| Error::new(what(), "it has no example peer of each family"))
     };
     let mut peers = Vec::new();
-    for address in nodes.iter().flat_map(|n| &n.addresses) {
+    for (node, address) in nodes
+        .iter()
+        .flat_map(|n| n.addresses.iter().map(move |ip| (n, ip)))
+    {
         let mut peer = example(address.is_ipv6())?;
         peer["addr"] = json!(address.to_string());
+        peer["name"] = json!(node.name);
         peers.push(peer);
     }
     document["peers"] = Value::Array(peers);

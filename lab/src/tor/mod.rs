@@ -115,8 +115,8 @@ pub(crate) fn daemons(router: &Router, nodes: &[Node], programs: &Programs) -> R
             ]
         }
         Tor::Margay => {
-            let file = write("margay.yaml", &margay::configuration(router, nodes)?)?;
-            let args = args(["bgp", "-f"], &file, &[]);
+            let file = write("margay.yaml", &margay::configuration(nodes)?)?;
+            let args = args(["bgp", "-f"], &file, &["--socket", "/run/margay/bgp.sock"]);
             vec![daemon(main, programs.margay.clone(), args)]
         }
     })
