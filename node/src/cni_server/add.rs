@@ -115,6 +115,18 @@ pub(super) async fn add(shared: &Arc<Shared>, call: Call) -> Result<Added, CniEr
         gates,
     };
     let (attachment, unchanged) = driver.run(AddMachine::new(input)).await?;
+    if !attachment.host_ports.is_empty() {
+        tracing::warn!(
+            container = %attachment.key,
+            "the pod asks for host ports; they are recorded, but the dataplane does not translate to them"
+        );
+    }
+    if attachment.bandwidth.is_some() {
+        tracing::warn!(
+            container = %attachment.key,
+            "the pod asks for bandwidth limits; they are recorded, but the dataplane does not enforce them"
+        );
+    }
     let result = attachment
         .result
         .clone()

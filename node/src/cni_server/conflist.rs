@@ -298,4 +298,27 @@ mod tests {
         assert!(!versions(&[]).contains("1.1.0"));
         assert!(versions(&[("MARGAY_CNI_STATUS", "true")]).contains("1.1.0"));
     }
+
+    #[test]
+    fn reader_never_sees_half_a_list() {
+        let directory = tempfile::tempdir().expect("directory");
+        let mut conflist = conflist(directory.path(), &[]);
+        write_conflist(&conflist).expect("written");
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let (done, path) = (&done, directory.path());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for mtu in 1400..1500 {
+                    conflist.mtu = mtu;
+                    write_conflist(&conflist).expect("written");
+                }
+                done.store(true, std::sync::atomic::Ordering::Relaxed);
+            });
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let name = first_file(path).expect("always one list");
+                let text = fs::read_to_string(path.join(name)).expect("readable");
+                serde_json::from_str::<Value>(&text).expect("whole");
+            }
+        });
+    }
 }

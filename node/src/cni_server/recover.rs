@@ -1,6 +1,7 @@
 //! Start-up: from the records of the last run to a consistent state.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use margay_cni::args::PodArgs;
@@ -10,6 +11,9 @@ use margay_felix::Source;
 use margay_felix::kernel::rtnl::Rtnl;
 
 use super::{Shared, del, kernel};
+
+/// How long serving is put off for removals the last run left.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Recovers. Nothing is served yet.
 pub(super) async fn recover(shared: &Arc<Shared>) -> anyhow::Result<()> {
@@ -37,16 +41,25 @@ pub(super) async fn recover(shared: &Arc<Shared>) -> anyhow::Result<()> {
                 .context("write an attachment record")?;
         }
     }
-    // What cannot be done now (the API may be away) is retried later; nobody waits for it.
-    for record in shared
-        .records
-        .all()
-        .into_iter()
-        .filter(|r| r.state == State::Deleting)
-    {
-        del::remove(shared, record).await;
+    // What cannot be done now (the API may be away) is done later; no pod waits for it.
+    let unfinished = async {
+        let removals = shared
+            .records
+            .all()
+            .into_iter()
+            .filter(|r| r.state == State::Deleting);
+        futures::future::join_all(removals.map(|record| del::remove(shared, record))).await;
+        replay(shared).await
+    };
+    match tokio::time::timeout(PATIENCE, unfinished).await {
+        Ok(replayed) => replayed,
+        Err(_) => {
+            tracing::warn!(
+                "removals of the last run are not complete; they go on while pods are served"
+            );
+            Ok(())
+        }
     }
-    replay(shared).await
 }
 
 async fn live_records(shared: &Shared, records: &[Attachment]) -> anyhow::Result<Vec<Attachment>> {

@@ -20,6 +20,8 @@ pub(super) struct FakeAddresses {
     pub(super) has_v6: Mutex<bool>,
     /// Releases fail with this, as when the API is away.
     pub(super) release_error: Mutex<Option<CniError>>,
+    /// Releases wait as long as this is true, as when the API accepts and does not answer.
+    hanging: tokio::sync::watch::Sender<bool>,
 }
 
 impl FakeAddresses {
@@ -36,7 +38,13 @@ impl FakeAddresses {
         Some(address)
     }
 
-    fn may_release(&self) -> Result<(), CniError> {
+    pub(super) fn hang(&self, hang: bool) {
+        self.hanging.send_replace(hang);
+    }
+
+    async fn may_release(&self) -> Result<(), CniError> {
+        let mut hanging = self.hanging.subscribe();
+        let _ = hanging.wait_for(|hanging| !hanging).await;
         self.release_error
             .lock()
             .expect("lock")
@@ -102,7 +110,7 @@ impl Addresses for FakeAddresses {
         addresses: Vec<IpAddr>,
     ) -> BoxFuture<'_, Result<(), CniError>> {
         async move {
-            self.may_release()?;
+            self.may_release().await?;
             self.held()
                 .retain(|address, holder| *holder != handle || !addresses.contains(address));
             Ok(())
@@ -112,7 +120,7 @@ impl Addresses for FakeAddresses {
 
     fn release_handle(&self, handle: String) -> BoxFuture<'_, Result<(), CniError>> {
         async move {
-            self.may_release()?;
+            self.may_release().await?;
             self.held().retain(|_, holder| *holder != handle);
             Ok(())
         }

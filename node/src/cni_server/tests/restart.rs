@@ -155,3 +155,29 @@ async fn status_survives_a_short_absence_of_the_agent() {
     file.set_modified(old).expect("set time");
     assert_eq!(status.run().await.code(), 50);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreachable_allocator_does_not_hold_up_the_start() {
+    let mut lab = Lab::new().await;
+    for (id, name) in [("c1", "one"), ("c2", "two")] {
+        lab.attach(id, name, &new_netns()).await;
+    }
+    lab.stop().await;
+    lab.addresses.hang(true);
+    let started = Instant::now();
+    lab.start_in_boot("boot-2").await;
+    assert!(
+        started.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        started.elapsed()
+    );
+    lab.addresses.hang(false);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !lab.addresses.held().is_empty() {
+        assert!(
+            Instant::now() < deadline,
+            "addresses of the last boot are not released"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
