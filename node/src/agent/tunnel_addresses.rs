@@ -30,14 +30,16 @@ const DEVICES: [(&str, &str); 3] = [
 /// Pools a device takes its address from, by device. A device that is not named has no address.
 pub(crate) type Wanted = BTreeMap<&'static str, Vec<(String, IpNet)>>;
 
-/// The tunnel devices this node needs: those of the enabled pools that select it.
+/// The tunnel devices this node needs: those of the enabled pools that select it and stay.
 pub(crate) fn wanted(pools: &BTreeMap<String, IPPool>, labels: &BTreeMap<String, String>) -> Wanted {
     let mut wanted = Wanted::new();
     for (name, pool) in pools {
         let Ok(cidr) = pool.spec.cidr.parse::<IpNet>() else { continue };
         let selector = pool.spec.node_selector.as_deref().unwrap_or_default();
         let selected = Selector::parse(selector).is_ok_and(|selector| selector.matches(labels));
-        if pool.spec.disabled == Some(true) || !selected || !pool.spec.allows(&AllowedUse::Tunnel) {
+        // A pool that is being deleted waits for its last address: it must not hold its own deletion up.
+        let leaving = pool.spec.disabled == Some(true) || pool.metadata.deletion_timestamp.is_some();
+        if leaving || !selected || !pool.spec.allows(&AllowedUse::Tunnel) {
             continue;
         }
         let on = |mode: &Option<EncapMode>| matches!(mode, Some(EncapMode::Always | EncapMode::CrossSubnet));
@@ -159,5 +161,14 @@ mod tests {
             let pools = BTreeMap::from([("p".to_owned(), pool(spec.clone()))]);
             assert_eq!(wanted(&pools, &labels).keys().next().copied(), device, "{spec}");
         }
+    }
+    #[test]
+    fn a_pool_that_is_being_deleted_gives_its_tunnel_address_back() {
+        let pool: IPPool = serde_json::from_value(json!({"apiVersion": "projectcalico.org/v3", "kind": "IPPool",
+            "metadata": {"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"cidr": "10.0.0.0/16", "ipipMode": "Always"}}))
+        .expect("an IPPool");
+        let pools = BTreeMap::from([("p".to_owned(), pool)]);
+        assert!(wanted(&pools, &BTreeMap::new()).is_empty());
     }
 }
