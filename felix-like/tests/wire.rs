@@ -202,3 +202,48 @@ fn a_setting_changed_by_hand_is_put_back_within_a_second() {
             .any(|r| r.subsystem == "sysctl" && r.item.contains("proxy_arp"))
     });
 }
+
+#[test]
+fn the_host_ends_addresses_are_put_back_within_a_second() {
+    let mut node = Node::new();
+    let dataplane = node.dataplane();
+    all_in_sync(&dataplane);
+    let pod = Netns::create().unwrap();
+    let wiring = wiring(&node, &pod, "cali00000000001", &["10.65.0.2", "fd00:65::2"]);
+    dataplane.upsert_endpoint(endpoint(
+        "a",
+        "cali00000000001",
+        &["10.65.0.2", "fd00:65::2"],
+    ));
+    wire_pod(&wiring).unwrap();
+    block_on(dataplane.wait_routed(&EndpointId("a".into()), PATIENCE)).unwrap();
+    run(
+        &node.netns,
+        "ip addr del fe80::ecee:eeff:feee:eeee/64 dev cali00000000001",
+    );
+    eventually("the link-local address", support::REPAIR, || {
+        run(&node.netns, "ip addr show dev cali00000000001")
+            .contains("fe80::ecee:eeff:feee:eeee/64")
+    });
+    run(
+        &node.netns,
+        "ip link set cali00000000001 address 02:00:00:00:00:01",
+    );
+    eventually("the Ethernet address", support::REPAIR, || {
+        node.rtnl
+            .link_by_name("cali00000000001")
+            .unwrap()
+            .unwrap()
+            .mac
+            == Some(HOST_MAC)
+    });
+    eventually("both records", PATIENCE, || {
+        dataplane
+            .drift()
+            .iter()
+            .filter(|r| r.subsystem == "link")
+            .count()
+            == 2
+    });
+    assert!(connect(&pod, &node.netns, "fd17::5").is_ok());
+}

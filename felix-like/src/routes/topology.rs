@@ -86,6 +86,13 @@ impl Topology {
         }
     }
 
+    /// True when a link has the address.
+    pub(crate) fn has_address(&self, link: u32, ip: IpAddr) -> bool {
+        self.addresses
+            .get(&link)
+            .is_some_and(|all| all.iter().any(|a| a.addr() == ip))
+    }
+
     /// True when the address is on one of our links.
     pub(crate) fn is_local(&self, ip: IpAddr) -> bool {
         self.addresses.values().flatten().any(|a| a.addr() == ip)
@@ -160,6 +167,10 @@ impl Topology {
                 .into_iter()
                 .collect();
         }
+        if is_link_local(gateway) {
+            // Every interface has such a subnet: without one named it leads nowhere (RFC 2545 section 3).
+            return Vec::new();
+        }
         let Some(route) = self.lookup(gateway) else {
             return Vec::new();
         };
@@ -213,6 +224,10 @@ impl Topology {
         }
         .filter(|spec| spec.kind == RouteType::Unicast)
     }
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.segments()[0] & 0xffc0 == 0xfe80)
 }
 
 #[cfg(test)]
@@ -305,5 +320,29 @@ mod tests {
         topology.set_link(link(2, "up0", UP));
         assert_eq!(topology.running("eth0"), None);
         assert_eq!(topology.running("up0"), Some(2));
+    }
+
+    #[test]
+    fn a_link_local_next_hop_needs_its_interface() {
+        let topology = node();
+        let next_hop = |interface: Option<&str>| BgpNextHop {
+            address: "fe80::1".parse().unwrap(),
+            interface: interface.map(str::to_owned),
+        };
+        let (v4, v6) = (
+            "10.65.1.0/26".parse().unwrap(),
+            "fd00::/64".parse().unwrap(),
+        );
+        assert!(topology.next_hop(&next_hop(None), v6).is_empty());
+        let gateway = "fe80::1".parse().unwrap();
+        assert_eq!(
+            topology.next_hop(&next_hop(Some("eth1")), v6),
+            [Hop::via(3, gateway, false)]
+        );
+        assert_eq!(
+            topology.next_hop(&next_hop(Some("eth1")), v4),
+            [Hop::via(3, gateway, true)]
+        );
+        assert!(topology.next_hop(&next_hop(Some("eth9")), v6).is_empty());
     }
 }

@@ -13,7 +13,7 @@ use crate::kernel::rtnl::{AddressFlags, Link, LinkChange, Rtnl, VethEnd, VethPai
 use crate::kernel::{KernelError, MacAddr, sysctl};
 
 /// Prefix length of the host end's link-local address.
-const LINK_LOCAL_PREFIX: u8 = 64;
+pub(crate) const LINK_LOCAL_PREFIX: u8 = 64;
 /// The kernel was seen to lose the address given at creation; it is set again this often.
 const MAC_ATTEMPTS: usize = 5;
 const MAC_PAUSE: Duration = Duration::from_millis(20);

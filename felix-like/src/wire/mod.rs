@@ -20,7 +20,7 @@ use crate::kernel::{KernelError, MacAddr, Netns, NetnsError};
 
 pub use check::check;
 pub use host::wire_pod;
-pub(crate) use host::{HostSettings, apply_host_settings};
+pub(crate) use host::{HostSettings, LINK_LOCAL_PREFIX, apply_host_settings};
 pub use unwire::unwire;
 
 /// Address of every host end. One value on all nodes: a pod's neighbour entry stays right when its interface is made

@@ -64,6 +64,9 @@ impl State {
     }
 
     pub(in crate::dataplane) fn next_due(&self) -> Option<Instant> {
+        if self.drift.paused {
+            return None;
+        }
         let tables = self
             .tables
             .next_due()

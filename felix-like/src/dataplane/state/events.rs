@@ -26,6 +26,10 @@ impl State {
                     self.topology.set_address(&address);
                 }
                 let link = self.topology.link(address.link);
+                if gone && link.is_some_and(|l| self.ownership.is_workload(l)) {
+                    self.settings_to_check.insert(address.link);
+                }
+                let link = self.topology.link(address.link);
                 if link.is_some_and(|l| !self.ownership.is_workload(l)) {
                     // IPv6 routes are announced when they go.
                     if gone && address.address.addr().is_ipv4() {
@@ -81,6 +85,7 @@ impl State {
         if was_running == link.is_running() && !renamed && old.is_some() {
             if old.as_ref().map(|o| (o.mtu, o.mac)) != Some((link.mtu, link.mac)) {
                 self.tunnels_changed = true;
+                self.settings_to_check.insert(index);
             }
             return;
         }
@@ -193,7 +198,12 @@ impl State {
                     Some(rest).filter(|r| !r.hops.is_empty())
                 }
                 // A parallel route of the same key went, not the one we know.
-                Some(known) if !ipv6 && *known != spec => return,
+                Some(known) if !ipv6 && *known != spec => {
+                    if self.routes.desired(&key).is_some() {
+                        self.links_to_read.extend(known.hops.iter().map(|h| h.link));
+                    }
+                    return;
+                }
                 _ => None,
             }
         } else {

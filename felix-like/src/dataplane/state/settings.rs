@@ -1,13 +1,17 @@
 //! sysctls: forwarding of the node, and what every host end needs.
 
+use std::net::IpAddr;
 use std::time::Instant;
+
+use ipnet::IpNet;
 
 use super::State;
 use super::drift::Finding;
 use crate::dataplane::status::{Problem, ProblemKind};
 use crate::desired::Provenance;
+use crate::kernel::rtnl::{AddressFlags, LinkChange};
 use crate::kernel::sysctl;
-use crate::wire::{HostSettings, apply_host_settings};
+use crate::wire::{GATEWAY_V6, HOST_MAC, HostSettings, LINK_LOCAL_PREFIX, apply_host_settings};
 
 impl State {
     /// Settings of the whole node. Forwarding comes only after the tables are in place, so that no packet leaves
@@ -67,6 +71,7 @@ impl State {
                 v4: addresses.iter().any(std::net::IpAddr::is_ipv4),
                 v6: addresses.iter().any(std::net::IpAddr::is_ipv6),
             };
+            self.keep_host_end(index, settings.v6);
             match apply_host_settings(&settings) {
                 Ok(changed) => {
                     let known = !self.settings_done.insert(index);
@@ -76,6 +81,67 @@ impl State {
                 }
                 Err(error) => {
                     tracing::warn!(interface = name, %error, "settings of a pod's interface");
+                }
+            }
+        }
+    }
+
+    /// The Ethernet address that pods know their gateway by, and its link-local IPv6 address. Only on interfaces we
+    /// made, told by their alias.
+    fn keep_host_end(&mut self, index: u32, ipv6: bool) {
+        let Some(link) = self.topology.link(index).cloned() else {
+            return;
+        };
+        if !link
+            .alias
+            .as_deref()
+            .is_some_and(|a| a.starts_with("margay:"))
+        {
+            return;
+        }
+        let mut done = Vec::new();
+        if link.mac.is_some_and(|m| m != HOST_MAC) {
+            let change = LinkChange {
+                mac: Some(HOST_MAC),
+                ..LinkChange::default()
+            };
+            let found = link.mac.map(|m| m.to_string()).unwrap_or_default();
+            done.push((
+                HOST_MAC.to_string(),
+                found,
+                self.rtnl.change_link(index, &change),
+            ));
+        }
+        let gateway = IpAddr::V6(GATEWAY_V6);
+        if ipv6
+            && !self.topology.has_address(index, gateway)
+            && let Ok(address) = IpNet::new(gateway, LINK_LOCAL_PREFIX)
+        {
+            let flags = AddressFlags { no_dad: true };
+            let added = self.rtnl.add_address(index, address, flags);
+            done.push((address.to_string(), String::new(), added));
+        }
+        for (expected, found, result) in done {
+            self.writes += 1;
+            let kind = if found.is_empty() {
+                "missing"
+            } else {
+                "changed"
+            };
+            let number = self.drift.record(Finding {
+                subsystem: "link",
+                kind,
+                item: link.name.clone(),
+                provenance: String::new(),
+                expected,
+                found,
+                by: "unknown: the kernel does not tell who changes links".to_owned(),
+            });
+            match (result, number) {
+                (Ok(()), Some(number)) => self.drift.repaired(number),
+                (Ok(()), None) => {}
+                (Err(error), _) => {
+                    tracing::warn!(interface = link.name, %error, "host end not put right");
                 }
             }
         }

@@ -26,6 +26,8 @@ const ATTEMPTS: u32 = 11;
 const REBUILD_FROM: u32 = 5;
 /// Pause after all attempts failed.
 const RETRY: Duration = Duration::from_secs(10);
+/// Pause while another process owns the table.
+const OWNED_ELSEWHERE: Duration = Duration::from_secs(1);
 /// Differences named in a drift record.
 const NAMED: usize = 5;
 
@@ -242,7 +244,7 @@ impl State {
             }
             let generation = match self.read_table(index) {
                 Ok(generation) => generation,
-                Err(error) => return self.table_failed(index, error.to_string()),
+                Err(error) => return self.table_failed(index, error.to_string(), RETRY),
             };
             let table = &self.tables.tables[index];
             // Flags of an existing table cannot be changed, but a persistent one may be adopted.
@@ -291,14 +293,18 @@ impl State {
                         rebuild = true;
                         continue;
                     }
-                    if attempt + 1 == ATTEMPTS || error.is(libc::EPERM) {
-                        return self.table_failed(index, error.to_string());
+                    if error.is(libc::EPERM) {
+                        // An agent that is about to end still owns it.
+                        return self.table_failed(index, error.to_string(), OWNED_ELSEWHERE);
+                    }
+                    if attempt + 1 == ATTEMPTS {
+                        return self.table_failed(index, error.to_string(), RETRY);
                     }
                     std::thread::sleep(Duration::from_millis(1 << attempt.min(6)));
                 }
             }
         }
-        self.table_failed(index, "the ruleset changes all the time".to_owned())
+        self.table_failed(index, "the ruleset changes all the time".to_owned(), RETRY)
     }
 
     /// Reads a table if what it holds is not known; returns the generation it was read at.
@@ -351,9 +357,9 @@ impl State {
         self.problems_stale = true;
     }
 
-    fn table_failed(&mut self, index: usize, error: String) -> bool {
+    fn table_failed(&mut self, index: usize, error: String, pause: Duration) -> bool {
         let table = &mut self.tables.tables[index];
-        table.due = Some(Instant::now() + RETRY);
+        table.due = Some(Instant::now() + pause);
         table.unknown = true;
         if table.last_error.as_ref() != Some(&error) {
             tracing::error!(table = table.desired.title(), error, "table not committed");
