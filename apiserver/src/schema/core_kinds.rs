@@ -80,7 +80,8 @@ const MERGES: &[Merge] = &[
     merge("core.v1.ServiceSpec", "ports", &["port", "protocol"]),
     merge("core.v1.ServiceStatus", "conditions", &["type"]),
     merge("core.v1.NodeSpec", "podCIDRs", &[]),
-    merge("core.v1.NodeStatus", "addresses", &["type"]),
+    // The published key is `type` alone, which is not unique: a dual-stack node has two addresses of type InternalIP.
+    merge("core.v1.NodeStatus", "addresses", &["type", "address"]),
     merge("core.v1.NodeStatus", "conditions", &["type"]),
     merge("core.v1.NamespaceStatus", "conditions", &["type"]),
     merge("core.v1.ServiceAccount", "secrets", &["name"]),
