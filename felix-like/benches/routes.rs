@@ -92,9 +92,10 @@ fn dataplane(count: u32) {
     let mut slowest = Duration::ZERO;
     let mut total = Duration::ZERO;
     const PODS: u32 = 50;
+    let mut pods = Vec::new();
     for i in 0..PODS {
         let (interface, address) = (format!("cali{i}"), format!("10.65.0.{}", i + 1));
-        let _pod = node.raw_pod(&interface, &address);
+        pods.push(node.raw_pod(&interface, &address));
         let start = Instant::now();
         let name = format!("pod{i}");
         dataplane.upsert_endpoint(endpoint(&name, &interface, &[&address]));

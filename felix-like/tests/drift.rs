@@ -1,4 +1,5 @@
 //! Foreign changes and how they are put right.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! The kernel layer by itself: what the kernel does with our requests, and what we make of its answers.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Source NAT and our tables against a real kernel.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

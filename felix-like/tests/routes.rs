@@ -1,4 +1,5 @@
 //! Routes against a real kernel: pods, own blocks, BGP, and what happens to them when links or other programs act.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 
@@ -386,4 +387,46 @@ fn nothing_is_written_while_no_source_has_delivered() {
         block_on(dataplane.wait_committed(seq, limit)).is_err(),
         "no pools, no commit"
     );
+}
+
+#[test]
+fn a_learned_route_leaves_somebody_elses_of_the_same_metric_alone_until_it_goes() {
+    let mut node = Node::new();
+    let dataplane = node.dataplane();
+    dataplane.set_pools(vec![pool("10.65.0.0/16", false)]);
+    all_in_sync(&dataplane);
+    run(
+        &node.netns,
+        "ip route add 192.0.2.0/24 via 172.17.0.9 proto static metric 1024",
+    );
+    dataplane.apply_bgp(vec![
+        bgp("192.0.2.0/24", &["172.17.0.6"], 2_147_482_623),
+        bgp("198.51.100.0/24", &["172.17.0.6"], 2_147_482_623),
+    ]);
+    eventually("the other learned route", PATIENCE, || {
+        node.has_route("198.51.100.0/24")
+    });
+    let found = node.routes_to("192.0.2.0/24");
+    assert_eq!((found.len(), found[0].1.protocol), (1, 4));
+    let mut problems = dataplane.problems();
+    let all = block_on(problems.wait_for(|all| !all.is_empty()))
+        .unwrap()
+        .clone();
+    assert!(all[0].message.contains("not ours"), "{all:?}");
+    run(&node.netns, "ip route del 192.0.2.0/24 proto static");
+    eventually("ours", REPAIR, || {
+        node.routes_to("192.0.2.0/24")
+            .first()
+            .is_some_and(|r| r.1.protocol == 12)
+    });
+    // Whoever replaces ours later is the one who is wrong.
+    run(
+        &node.netns,
+        "ip route replace 192.0.2.0/24 via 172.17.0.9 proto static metric 1024",
+    );
+    eventually("ours again", REPAIR, || {
+        node.routes_to("192.0.2.0/24")
+            .first()
+            .is_some_and(|r| r.1.protocol == 12)
+    });
 }

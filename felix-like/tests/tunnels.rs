@@ -1,4 +1,5 @@
 //! Pools with encapsulation: VXLAN devices with a real kernel, IPIP as far as the kernel has it.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Wiring a pod with the real kernel.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -249,3 +249,98 @@ impl Candidates {
             .unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::kernel::rtnl::Link;
+
+    const UP: u32 = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
+
+    fn topology(up: &[bool]) -> Topology {
+        let mut topology = Topology::default();
+        for (index, up) in (2u32..).zip(up) {
+            let flags = if *up { UP } else { 0 };
+            let name = format!("cali{index}");
+            topology.set_link(Link {
+                index,
+                name,
+                flags,
+                ..Link::default()
+            });
+        }
+        topology
+    }
+
+    fn candidate(owner: u8, link: u32, blackhole: bool) -> Candidate {
+        Candidate {
+            class: if blackhole {
+                RouteClass::Blackhole
+            } else {
+                RouteClass::LocalWorkload
+            },
+            owner: Owner::Endpoint(EndpointId(owner.to_string())),
+            intent: if blackhole {
+                Intent::Blackhole
+            } else {
+                Intent::Interface(format!("cali{link}"))
+            },
+            protocol: 3,
+            source: None,
+            mtu: None,
+            provenance: Arc::default(),
+        }
+    }
+
+    proptest! {
+        /// Only the last word of each owner counts, in whatever order they speak, and speaking twice changes nothing.
+        #[test]
+        fn the_choice_depends_on_the_last_word_of_each_owner_alone(
+            words in prop::collection::vec((0u8..4, prop::option::of((2u32..6, any::<bool>()))), 0..30),
+            up in prop::collection::vec(any::<bool>(), 4),
+            repeat in any::<bool>(),
+        ) {
+            let topology = topology(&up);
+            let key = RouteKey::new("10.65.0.2/32".parse().unwrap(), 1024);
+            let mut candidates = Candidates::default();
+            let mut last: std::collections::BTreeMap<u8, (u32, bool)> = Default::default();
+            for (owner, word) in words {
+                for _ in 0..=u8::from(repeat) {
+                    match word {
+                        Some((link, blackhole)) => {
+                            candidates.put(key, candidate(owner, link, blackhole));
+                        }
+                        None => {
+                            candidates.take(&key, &Owner::Endpoint(EndpointId(owner.to_string())));
+                        }
+                    }
+                }
+                match word {
+                    Some(word) => drop(last.insert(owner, word)),
+                    None => drop(last.remove(&owner)),
+                }
+            }
+            let newest = last.values().filter(|(_, blackhole)| !blackhole).map(|(link, _)| *link);
+            let newest = newest.filter(|link| up[*link as usize - 2]).max();
+            let expected = match newest {
+                Some(link) => {
+                    Choice::Route(RouteSpec::unicast(3, Scope::Link, vec![Hop::link(link)]))
+                }
+                None if last.values().any(|(_, blackhole)| *blackhole) => {
+                    Choice::Route(RouteSpec::blackhole(3))
+                }
+                None if last.is_empty() => Choice::None,
+                None => Choice::NotNow,
+            };
+            prop_assert_eq!(candidates.choose(&key, &topology), expected);
+            // Nothing is left behind of those who took their word back.
+            for link in 2..6 {
+                let wanted = last.values().any(|(l, blackhole)| *l == link && !blackhole);
+                let watched = !candidates.on_interface(&format!("cali{link}")).is_empty();
+                prop_assert_eq!(watched, wanted);
+            }
+        }
+    }
+}

@@ -134,6 +134,12 @@ impl State {
         let operations: Vec<_> = work
             .iter()
             .map(|item| match item {
+                // Adding fails when somebody else was quicker; replacing would take the place of his.
+                Work::Write {
+                    key,
+                    value,
+                    old: None,
+                } if value.protocol == self.config.bgp_route_protocol => value.add(key),
                 Work::Write { key, value, .. } => value.replace(key),
                 Work::Remove { key, value } => value.delete(key),
             })
@@ -167,6 +173,17 @@ impl State {
                 continue;
             }
             if let Some(old) = old
+                && self.is_in_the_way(key, old, value)
+            {
+                let why = format!(
+                    "a route of protocol {} that is not ours is there",
+                    old.protocol
+                );
+                self.routes.failed(key, why);
+                self.problems_stale = true;
+                continue;
+            }
+            if let Some(old) = old
                 .as_ref()
                 .filter(|old| self.leaves_pod(key, old, Some(value)))
             {
@@ -179,6 +196,14 @@ impl State {
             ready.push(item);
         }
         ready
+    }
+
+    /// A learned route never takes the place of somebody else's; one that took the place of ours is put right.
+    fn is_in_the_way(&self, key: &RouteKey, old: &RouteSpec, new: &RouteSpec) -> bool {
+        new.protocol == self.config.bgp_route_protocol
+            && self.owner_of(key, old) == RouteOwner::Foreign
+            && old.protocol != new.protocol
+            && !self.drift.is_open(key)
     }
 
     /// True when a pod's host route stops leading to the interface it led to.
@@ -234,7 +259,7 @@ impl State {
                     self.routes.reconsider_keys(keys.iter().copied());
                 }
             }
-            Err(error) if error.effect_unknown() => {
+            Err(error) if error.effect_unknown() || error.is(libc::EEXIST) => {
                 self.resync_wanted = true;
                 self.routes.put_back(&key);
             }

@@ -126,6 +126,11 @@ impl DriftState {
         self.append(&record);
     }
 
+    /// True while a foreign change of this route is not put right yet.
+    pub(super) fn is_open(&self, key: &RouteKey) -> bool {
+        self.open_routes.contains_key(key)
+    }
+
     pub(super) fn route_repaired(&mut self, key: &RouteKey) {
         if let Some(number) = self.open_routes.remove(key) {
             self.repaired(number);

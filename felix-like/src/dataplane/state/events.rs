@@ -217,8 +217,10 @@ impl State {
             }
             Some(spec)
         };
+        // What was not as desired before is no foreign change of ours.
+        let was_settled = self.routes.is_settled(&key);
         let observation = self.set_actual(key, found);
-        if port != BY_KERNEL || !gone {
+        if was_settled && (port != BY_KERNEL || !gone) {
             self.route_drift(&key, &observation, port);
         }
     }

@@ -28,6 +28,7 @@ impl NetlinkSocket {
         let mut unknown = Vec::new();
         for chunk in all.chunks(PER_DATAGRAM) {
             if let Err(e) = self.send_chunk(operations, chunk, false, &mut results) {
+                self.drain();
                 for index in chunk {
                     results[*index] = Err(e.clone());
                 }
@@ -38,6 +39,7 @@ impl NetlinkSocket {
             let again = std::mem::take(&mut unknown);
             for chunk in again.chunks(PER_DATAGRAM_ACKED) {
                 if let Err(e) = self.send_chunk(operations, chunk, true, &mut results) {
+                    self.drain();
                     for index in chunk {
                         results[*index] = Err(e.clone());
                     }
@@ -122,5 +124,39 @@ impl NetlinkSocket {
                 return Ok(());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::kernel::Netns;
+    use crate::kernel::netlink::Protocol;
+    use crate::kernel::rtnl::{RouteKey, RouteSpec};
+
+    #[test]
+    fn answers_that_do_not_fit_the_buffer_are_asked_for_again_and_none_is_lost() {
+        let netns = Netns::create().expect("needs root");
+        let mut socket = NetlinkSocket::open_in(&netns, Protocol::Route).unwrap();
+        // A quarter of what one datagram of refusals needs.
+        socket.set_receive_buffer(64 << 10).unwrap();
+        let refused: Vec<Operation> = (0..1000u32)
+            .map(|i| {
+                let address = std::net::Ipv4Addr::from(0x1400_0000 + (i << 8));
+                let prefix = ipnet::IpNet::new(address.into(), 24).unwrap();
+                RouteSpec::blackhole(80).delete(&RouteKey::new(prefix, 0))
+            })
+            .collect();
+        let start = Instant::now();
+        let results = socket.batch(&refused);
+        assert!(start.elapsed() < Duration::from_secs(5));
+        assert_eq!(results.len(), 1000);
+        assert!(
+            results
+                .iter()
+                .all(|r| r.as_ref().is_err_and(|e| e.is(libc::ESRCH)))
+        );
     }
 }

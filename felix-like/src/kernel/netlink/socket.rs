@@ -146,6 +146,17 @@ impl NetlinkSocket {
         Ok(())
     }
 
+    /// Throws away what is waiting to be read: old answers would leave no room for new ones.
+    pub(super) fn drain(&mut self) {
+        loop {
+            let fd = self.socket.as_raw_fd();
+            match nix::sys::socket::recv(fd, &mut self.buffer, MsgFlags::MSG_DONTWAIT) {
+                Ok(_) | Err(nix::Error::EINTR | nix::Error::ENOBUFS) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
     /// Sends one request and waits until the kernel has done it.
     pub fn request(&mut self, request: Encoder) -> Result<(), KernelError> {
         self.query(request, |_| {})
