@@ -39,10 +39,10 @@ impl Ipam {
             .map(|a| a.ip)
             .filter(|ip| !before.contains(ip))
             .collect::<Vec<_>>();
-        if !new.is_empty() {
-            if let Err(error) = self.release_ips(&new, Some(&handle)).await {
-                tracing::warn!(%error, handle, "addresses of a failed assignment not released");
-            }
+        if !new.is_empty()
+            && let Err(error) = self.release_ips(&new, Some(&handle)).await
+        {
+            tracing::warn!(%error, handle, "addresses of a failed assignment not released");
         }
         Err(error)
     }
@@ -186,6 +186,7 @@ impl Core {
             let local = Local::Handed {
                 claim: claim.clone(),
                 since: now,
+                from: None,
             };
             if let Err(error) = state.record(ip, local, at) {
                 // Without the journal an address must not leave the reserve; a write to its block will do instead.

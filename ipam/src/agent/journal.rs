@@ -48,6 +48,8 @@ enum Record {
         ip: IpAddr,
         handle: Option<String>,
         attrs: BTreeMap<String, String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
         at: Timestamp,
     },
     /// Released.
@@ -63,10 +65,11 @@ enum Record {
 impl Record {
     fn of(ip: IpAddr, local: &Local) -> Self {
         match local {
-            Local::Handed { claim, since } => Record::Out {
+            Local::Handed { claim, since, from } => Record::Out {
                 ip,
                 handle: claim.handle.clone(),
                 attrs: claim.attrs.clone(),
+                from: from.clone(),
                 at: *since,
             },
             Local::Cooling { handle, since } => Record::Cool {
@@ -151,10 +154,11 @@ impl Journal {
 
     /// Rewrites the file when most of it is obsolete.
     pub(super) fn compact(&mut self, locals: &BTreeMap<IpAddr, Local>) {
-        if self.lines > COMPACT_ABOVE && self.lines > 4 * locals.len() {
-            if let Err(error) = self.rewrite(locals) {
-                tracing::warn!(%error, "journal not compacted");
-            }
+        if self.lines > COMPACT_ABOVE
+            && self.lines > 4 * locals.len()
+            && let Err(error) = self.rewrite(locals)
+        {
+            tracing::warn!(%error, "journal not compacted");
         }
     }
 
@@ -195,15 +199,11 @@ fn replay(text: &str) -> BTreeMap<IpAddr, Local> {
                 ip,
                 handle,
                 attrs,
+                from,
                 at,
             }) => {
-                locals.insert(
-                    ip,
-                    Local::Handed {
-                        claim: Claim { handle, attrs },
-                        since: at,
-                    },
-                );
+                let claim = Claim { handle, attrs };
+                locals.insert(ip, Local::Handed { claim, since: at, from });
             }
             Ok(Record::Cool { ip, handle, at }) => {
                 locals.insert(ip, Local::Cooling { handle, since: at });
@@ -230,6 +230,7 @@ mod tests {
         Local::Handed {
             claim,
             since: Timestamp::UNIX_EPOCH,
+            from: None,
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::Ipam;
 use super::state::{Local, State};
 use crate::block::{Claim, Holder};
-use crate::request::{ATTR_NAMESPACE, ATTR_NODE, ATTR_POD, LiveAddress};
+use crate::request::{ATTR_NODE, ATTR_POD, ATTR_POD_UID, LiveAddress};
 use crate::write::WriteError;
 
 /// Time between two looks that must both miss the owner of an address before it is released.
@@ -79,6 +79,7 @@ impl Ipam {
         let handed = Local::Handed {
             claim,
             since: self.core.clock.now(),
+            from: Some(from.to_owned()),
         };
         state.record(to.ip, handed, Instant::now())?;
         drop(state);
@@ -123,7 +124,7 @@ impl State {
                 handle: Some(address.handle.clone()),
                 attrs,
             };
-            if let Err(error) = self.record(ip, Local::Handed { claim, since: now }, at) {
+            if let Err(error) = self.record(ip, Local::Handed { claim, since: now, from: None }, at) {
                 tracing::error!(%error, "journal not written");
             }
         }
@@ -136,7 +137,8 @@ impl State {
         for block in self.blocks.values().map(|cached| &cached.block) {
             for (ordinal, entry) in block.held() {
                 let attr = |key: &str| entry.secondary.as_ref()?.get(key).map(String::as_str);
-                let pod = attr(ATTR_POD).is_some() && attr(ATTR_NAMESPACE).is_some();
+                // Only what an agent like this one has assigned: pods other programs have wired are not known here.
+                let pod = attr(ATTR_POD).is_some() && attr(ATTR_POD_UID).is_some();
                 let mine = attr(ATTR_NODE) == Some(&self.node) && pod;
                 if let Some(handle) = entry.handle_id.clone().filter(|_| mine) {
                     missing.insert(block.address(ordinal), handle);

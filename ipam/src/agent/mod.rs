@@ -121,7 +121,7 @@ impl Ipam {
         for (ip, local) in replay.locals {
             // After a reboot no sandbox of before exists: what they had is released.
             let local = match local {
-                Local::Handed { claim, since } if replay.stale => Local::Cooling {
+                Local::Handed { claim, since, .. } if replay.stale => Local::Cooling {
                     handle: claim.handle,
                     since,
                 },

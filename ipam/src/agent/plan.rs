@@ -34,8 +34,12 @@ pub(super) fn apply_locals(state: &State, block: &mut Block, now: Timestamp) -> 
                 block.take_one(ordinal, claim);
             }
             (Local::Handed { claim, .. }, Holder::Cooling) => block.relabel(ordinal, claim),
-            (Local::Handed { claim, .. }, Holder::Held(entry)) => {
-                let ours = state.is_warm(entry) || entry.handle_id == claim.handle;
+            (Local::Handed { claim, from, .. }, Holder::Held(entry)) => {
+                let passed_on = from.is_some() && entry.handle_id == *from;
+                let ours = state.is_warm(entry) || entry.handle_id == claim.handle || passed_on;
+                if passed_on && state.may_have_handle(entry) {
+                    *lost.entry(from.clone().unwrap_or_default()).or_default() += 1;
+                }
                 if ours && !claim.is(entry) {
                     block.relabel(ordinal, claim);
                 }
@@ -129,14 +133,15 @@ impl State {
         warm
     }
 
-    /// True when an IPAMHandle may exist for the owner of an address: nobody makes one for pods that carry their UID
-    /// while [`Handles::Never`] is in force.
+    /// True when an IPAMHandle may exist for the owner of an address: while [`Handles::Never`] is in force, pods that
+    /// carry their UID have one only for an address they asked for.
     fn may_have_handle(&self, entry: &AllocationAttribute) -> bool {
         let pod = entry
             .secondary
             .as_ref()
             .is_some_and(|attrs| attrs.contains_key(ATTR_POD_UID));
-        self.settings.handles == Handles::Always || !pod
+        let counted = entry.handle_id.as_ref().is_some_and(|handle| self.counted.contains(handle));
+        self.settings.handles == Handles::Always || !pod || counted
     }
 }
 

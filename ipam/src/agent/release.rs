@@ -121,6 +121,14 @@ impl State {
         }
     }
 
+    /// For an address that was passed on, the handle its block still shows.
+    fn shown_holder(&self, ip: IpAddr) -> Option<String> {
+        let Some(Local::Handed { from: Some(from), .. }) = self.locals.get(&ip) else { return None };
+        let block = &self.block_of(ip)?.block;
+        let shown = block.held_by(from).iter().any(|n| block.address(*n) == ip);
+        shown.then(|| from.clone())
+    }
+
     /// Forgets what was done with an address: its block says it now.
     pub(super) fn drop_local(&mut self, ip: IpAddr) {
         if self.locals.remove(&ip).is_some() {
@@ -134,7 +142,7 @@ impl Core {
     pub(super) fn cool(&self, state: &mut State, ips: &[IpAddr]) -> Result<(), WriteError> {
         let (now, at) = (self.clock.now(), Instant::now());
         for ip in ips {
-            let handle = state.holder_of(*ip);
+            let handle = state.shown_holder(*ip).or_else(|| state.holder_of(*ip));
             let local = Local::Cooling { handle, since: now };
             state
                 .record(*ip, local, at)

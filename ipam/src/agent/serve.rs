@@ -180,10 +180,11 @@ impl Core {
                 Err(error) => return fail_all(jobs, &error.into()),
             }
         }
-        if missing(jobs) > 0 && !rules.strict_affinity {
-            if let Err(error) = self.borrow(jobs, &pools).await {
-                return fail_all(jobs, &error.into());
-            }
+        if missing(jobs) > 0
+            && !rules.strict_affinity
+            && let Err(error) = self.borrow(jobs, &pools).await
+        {
+            return fail_all(jobs, &error.into());
         }
         self.last_resort(jobs, &pools);
         if let Some(error) = refused {
@@ -263,7 +264,7 @@ impl Core {
                     return;
                 };
                 let claim = job.waiter.claim.clone();
-                if let Err(error) = state.record(ip, Local::Handed { claim, since: now }, at) {
+                if let Err(error) = state.record(ip, Local::Handed { claim, since: now, from: None }, at) {
                     tracing::error!(%error, "journal not written");
                     return;
                 }

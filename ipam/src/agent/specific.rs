@@ -160,6 +160,7 @@ impl Core {
             // From here on nobody else gets it out of the reserve.
             state.hold_back([ip]);
         }
+        self.lock().counted.insert(handle.clone());
         increment_handle(&*self.store, &handle, cidr, 1).await?;
         let base = self
             .lock()

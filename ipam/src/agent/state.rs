@@ -26,7 +26,12 @@ use crate::rules::{Rules, Settings};
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Local {
     /// Handed out.
-    Handed { claim: Claim, since: Timestamp },
+    Handed {
+        claim: Claim,
+        since: Timestamp,
+        /// Handle the block may still show, because the address was passed on from it.
+        from: Option<String>,
+    },
     /// Released by the holder of `handle`, and not to be used for a while.
     Cooling {
         handle: Option<String>,
@@ -68,6 +73,8 @@ pub(super) struct State {
     pub(super) node_count: usize,
     /// Affinities of this node, by block.
     pub(super) affinities: BTreeMap<IpNet, BlockAffinity>,
+    /// Handles this process has counted in objects.
+    pub(super) counted: BTreeSet<String>,
     /// Blocks claimed a moment ago, whose affinities the watch has not shown yet.
     pub(super) claimed: BTreeSet<IpNet>,
     /// Blocks given back a moment ago, whose affinities the watch may still show.
@@ -113,6 +120,7 @@ impl State {
             synced: false,
             node_count: 1,
             affinities: BTreeMap::new(),
+            counted: BTreeSet::new(),
             claimed: BTreeSet::new(),
             given_back: BTreeSet::new(),
             blocks: BTreeMap::new(),
@@ -372,8 +380,10 @@ impl State {
                         settled.push(*ip);
                         self.lost.remove(ip);
                     }
-                    (Local::Handed { claim, .. }, Holder::Held(entry))
-                        if !is_warm(entry) && entry.handle_id != claim.handle =>
+                    (Local::Handed { claim, from, .. }, Holder::Held(entry))
+                        if !is_warm(entry)
+                            && entry.handle_id != claim.handle
+                            && (from.is_none() || entry.handle_id != *from) =>
                     {
                         let other = entry.handle_id.clone().unwrap_or_default();
                         self.lost.insert(*ip, other);

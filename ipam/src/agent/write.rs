@@ -48,7 +48,7 @@ impl Core {
                 base,
                 |block, state, reserve| {
                     let own = block.is_owned_by(&owner);
-                    if (wanted == Wanted::Own && !own) || (!own && state.rules.strict_affinity) {
+                    if !own && (wanted == Wanted::Own || state.rules.strict_affinity) {
                         let owner = block
                             .owner()
                             .map_or_else(|| "nobody".into(), |o| o.to_string());
@@ -192,6 +192,7 @@ impl Core {
     ) -> Result<(), WriteError> {
         for (job, share) in jobs.iter().zip(shares) {
             if let Some(handle) = job.handle().filter(|_| *share > 0) {
+                self.lock().counted.insert(handle.to_owned());
                 increment_handle(&*self.store, handle, cidr, *share as i64).await?;
             }
         }

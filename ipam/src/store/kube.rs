@@ -90,7 +90,7 @@ fn translate(error: kube::Error, access: Access) -> StoreError {
             match status.code {
                 404 | 410 => StoreError::NotFound,
                 409 if status.is_already_exists() => StoreError::AlreadyExists,
-                409 if status.message.contains("UID in precondition") => StoreError::NotFound,
+                409 if mentions_uid(&status.message) => StoreError::NotFound,
                 409 => StoreError::Conflict,
                 401 | 403 => StoreError::Forbidden(text),
                 429 => StoreError::Unavailable(text),
@@ -105,6 +105,12 @@ fn translate(error: kube::Error, access: Access) -> StoreError {
         }
         other => unknown(other.to_string()),
     }
+}
+
+/// True for the conflict of a delete whose object is another one of the same name: what was meant is gone. API servers
+/// have two wordings for it, one each from the storage and from the admission of the delete.
+fn mentions_uid(message: &str) -> bool {
+    message.contains("UID in precondition") || message.contains("UID in the precondition")
 }
 
 fn typed(value: Value) -> Result<DynamicObject> {

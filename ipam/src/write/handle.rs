@@ -87,11 +87,12 @@ pub async fn decrement_handle(
         match result {
             Ok(()) => return Ok(()),
             Err(StoreError::Conflict) => {}
-            Err(StoreError::Ambiguous(_)) => match store.read::<IPAMHandle>(&name).await? {
-                // The deletion took effect, or was never needed.
-                None => return Ok(()),
-                Some(_) => {}
-            },
+            Err(StoreError::Ambiguous(_)) => {
+                if store.read::<IPAMHandle>(&name).await?.is_none() {
+                    // The deletion took effect, or was never needed.
+                    return Ok(());
+                }
+            }
             Err(error) => return Err(error.into()),
         }
     }

@@ -223,3 +223,41 @@ async fn an_address_given_to_somebody_else_is_reported() {
     .await;
     assert_eq!(cluster.held().await[&ip], "thief");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_address_passed_on_to_its_real_user_is_written_for_that_one() {
+    let cluster = Cluster::with_main();
+    let ipam = cluster.agent("n1", with_reserve()).await;
+    one(&ipam, "first").await;
+    for late in [false, true] {
+        let (old, new) = (format!("net.old-{late}"), format!("net.new-{late}"));
+        let ip: IpAddr = one(&ipam, &old).await.parse().expect("an address");
+        if late {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+        }
+        let user = LiveAddress { ip, handle: new.clone(), attrs: BTreeMap::new() };
+        assert!(ipam.transfer(&old, &user).expect("written"));
+        assert!(!ipam.transfer(&old, &user).expect("written"));
+        assert_eq!((ipam.held_by(&old), ipam.held_by(&new)), (vec![], vec![ip]));
+        eventually("it is written", || async { cluster.held().await.get(&ip) == Some(&new) }).await;
+        assert_eq!(ipam.problems(), vec![]);
+        ipam.release_by_handle(&new).await.expect("released");
+        eventually("it is released", || async { cluster.held().await.get(&ip) != Some(&new) }).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_another_program_has_wired_are_left_alone() {
+    let cluster = Cluster::with_main();
+    let ipam = cluster.agent("n1", with_reserve()).await;
+    let foreign = AssignRequest::workload("calico.c1", 1, 0).attr("pod", "p").attr("namespace", "d");
+    let ip = ipam.auto_assign(foreign).await.expect("assigned").v4.ips[0].ip;
+    drop(ipam);
+    std::fs::remove_file(cluster.journal("n1")).expect("removed");
+    let ipam = cluster.agent("n1", with_reserve()).await;
+    for _ in 0..3 {
+        assert_eq!(ipam.reconcile_live(&[]).await.expect("works"), Vec::<IpAddr>::new());
+        tokio::time::sleep(Duration::from_secs(61)).await;
+    }
+    assert_eq!(cluster.held().await[&ip], "calico.c1");
+}

@@ -213,6 +213,7 @@ pub(super) fn pod(handle: &str) -> AssignRequest {
     AssignRequest::workload(handle, 1, 0)
         .attr("pod", handle)
         .attr("namespace", "shop")
+        .attr("margay-pod-uid", format!("uid-{handle}"))
 }
 
 pub(super) fn pods(handle: &str, count: usize) -> AssignRequest {

@@ -154,8 +154,14 @@ fn simulate(steps: Vec<Step>, settings: Settings, seed: u64, trouble: f64) {
     runtime.block_on(run(steps, settings, seed, trouble));
 }
 
+/// A few cases by default, as many as wanted when PROPTEST_CASES says so.
+fn cases() -> ProptestConfig {
+    let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
+    ProptestConfig::with_cases(wanted.unwrap_or(48))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(cases())]
 
     #[test]
     fn no_address_is_ever_handed_out_twice_with_a_reserve(

@@ -20,8 +20,11 @@ fn specific(ip: &str, handle: &str) -> SpecificRequest {
 async fn the_first_pod_of_a_node_leaves_exactly_the_objects_others_expect() {
     let cluster = Cluster::with_main();
     let ipam = cluster.plain("worker-1").await;
+    let request = AssignRequest::workload("k8s-pod-network.c1", 1, 0)
+        .attr("pod", "web-0")
+        .attr("namespace", "shop");
     let assigned = ipam
-        .auto_assign(pod("k8s-pod-network.c1"))
+        .auto_assign(request)
         .await
         .expect("assigned");
     let ip = &assigned.v4.ips[0];
