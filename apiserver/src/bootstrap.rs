@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::admission::policies::{BINDINGS, POLICIES};
 use crate::http::App;
 use crate::resource::core::{CRDS, NAMESPACES};
 use crate::resource::crd;
@@ -13,10 +14,7 @@ use crate::store::{Expect, Key, Write, WriteError};
 const DIGEST: &str = "margay.io/manifest-sha256";
 
 /// Prepares the store and publishes the catalog.
-pub(crate) async fn run(
-    app: &App,
-    crds: &'static [(&'static str, &'static str)],
-) -> Result<(), String> {
+pub(crate) async fn run(app: &App, crds: &[(&str, &str)], policies: &[&str]) -> Result<(), String> {
     let now = crate::admission::now();
     let mut writes = Vec::new();
     for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
@@ -44,6 +42,11 @@ pub(crate) async fn run(
             serde_saphyr::from_str(yaml).map_err(|e| format!("shipped CRD {file}: {e}"))?;
         writes.extend(definition(app, parsed, &digest, &now));
     }
+    for yaml in policies {
+        for document in yaml.split("\n---\n") {
+            writes.extend(policy(app, document, &now)?);
+        }
+    }
     // One group: one fsync.
     let results = futures::future::join_all(writes.into_iter().map(|w| app.store.write(w))).await;
     for result in results {
@@ -54,6 +57,29 @@ pub(crate) async fn run(
     }
     app.refresh_catalog();
     Ok(())
+}
+
+/// A shipped policy or binding, unless one of that name exists: the operator may have changed it.
+fn policy(app: &App, yaml: &str, now: &str) -> Result<Option<Write>, String> {
+    let mut object: Value =
+        serde_saphyr::from_str(yaml).map_err(|e| format!("shipped policy: {e}"))?;
+    let storage = match object["kind"].as_str() {
+        Some("ValidatingAdmissionPolicy") => POLICIES,
+        Some("ValidatingAdmissionPolicyBinding") => BINDINGS,
+        other => return Err(format!("shipped policy: unexpected kind {other:?}")),
+    };
+    let key = Key::new(
+        storage,
+        "",
+        object["metadata"]["name"].as_str().unwrap_or_default(),
+    );
+    if app.store.get(&key).is_some() {
+        return Ok(None);
+    }
+    object["metadata"]["uid"] = uuid::Uuid::new_v4().to_string().into();
+    object["metadata"]["creationTimestamp"] = now.into();
+    object["metadata"]["generation"] = 1.into();
+    Ok(Some(Write::new(key, Expect::Absent, Some(object))))
 }
 
 fn namespace(name: &str, now: &str) -> Value {

@@ -48,6 +48,8 @@ pub struct Config {
     pub history: usize,
     /// CRDs installed when missing: file name and YAML.
     pub crds: &'static [(&'static str, &'static str)],
+    /// ValidatingAdmissionPolicies and bindings made when missing: YAML, several documents each.
+    pub policies: &'static [&'static str],
 }
 
 impl Config {
@@ -62,6 +64,7 @@ impl Config {
             token_file: None,
             history: 10_000,
             crds: &[],
+            policies: &[],
         }
     }
 }
@@ -137,7 +140,7 @@ impl Server {
         let store = Store::open(&config.data_dir.join("store.redb"), config.history)?;
         let stop = CancellationToken::new();
         let app = Arc::new(App::new(store, tokens, stop.clone()));
-        bootstrap::run(&app, config.crds)
+        bootstrap::run(&app, config.crds, config.policies)
             .await
             .map_err(StartError::Bootstrap)?;
         let admin = config.data_dir.join("admin.kubeconfig");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Part, Request};
+use super::{Part, Request, policies};
 use crate::resource::{Resource, crd};
 use crate::status::FieldCause;
 
@@ -51,6 +51,9 @@ fn string_data(secret: &mut Value) {
 pub(super) fn check(object: &Value, old: Option<&Value>, resource: &Resource) -> Vec<FieldCause> {
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("apiextensions.k8s.io", "CustomResourceDefinition") => definition(object, old),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
+            policies::unsupported(object)
+        }
         ("", "Secret" | "ConfigMap") => immutable(object, old),
         ("", "Pod") => pod(object, old),
         _ => Vec::new(),

@@ -7,6 +7,7 @@ pub mod kinds;
 pub mod metadata;
 pub mod ownership;
 pub mod patch;
+pub mod policies;
 pub mod strategic;
 
 use serde_json::Value;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::reply::{self, Body};
 use super::target::ResourcePath;
-use super::write::commit;
+use super::write::{commit, review};
 use super::{Call, body, read};
 use crate::admission::metadata::has_finalizers;
 use crate::garbage::{Release, release};
@@ -95,34 +95,41 @@ pub(super) async fn delete(
         return Err(ApiError::method_not_allowed());
     }
     let options = options(call, incoming).await?;
+    let mut warnings;
     let (stored, gone) = loop {
         let stored = read::find(call, resource, path, name)?;
         check_preconditions(resource, name, &stored, &options)?;
+        let old = resource.to_served(stored.object.clone());
+        warnings = review(call, resource, path, None, Some(&old))?;
         match remove(call, resource, &stored, &options).await {
             Err(error) if error.reason == "Conflict" && options.revision.is_none() => {}
             result => break result?,
         }
     };
     if !gone {
-        return read::show(
+        let mut response = read::show(
             call,
             resource,
             &resource.to_served(stored.object.clone()),
             200,
-        );
+        )?;
+        reply::warn(&mut response, &warnings);
+        return Ok(response);
     }
     let mut details =
         json!({"name": name, "kind": resource.plural, "uid": stored.object["metadata"]["uid"]});
     if !resource.group.is_empty() {
         details["group"] = resource.group.as_str().into();
     }
-    Ok(reply::json(&json!({
+    let mut response = reply::json(&json!({
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Success",
         "details": details,
-    })))
+    }));
+    reply::warn(&mut response, &warnings);
+    Ok(response)
 }
 
 fn check_preconditions(
@@ -217,6 +224,10 @@ pub(super) async fn collection(
     let query = &call.query;
     let selector = Selector::parse(&query.label_selector, &query.field_selector, resource)?;
     let (objects, revision) = read::selected(call, resource, path, &selector);
+    for object in &objects {
+        let old = resource.to_served(object.object.clone());
+        review(call, resource, path, None, Some(&old))?;
+    }
     // All at once: the store commits them in groups.
     let removals = objects.iter().map(|o| remove(call, resource, o, &options));
     for result in futures::future::join_all(removals).await {

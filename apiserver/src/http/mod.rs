@@ -10,6 +10,7 @@ mod protobuf;
 mod query;
 mod read;
 mod reply;
+mod reviews;
 mod target;
 mod watch;
 mod write;
@@ -77,6 +78,7 @@ pub(crate) struct Call {
     accept: Accept,
     content_type: String,
     user_agent: String,
+    identity: Arc<Identity>,
 }
 
 /// Answers a request. Every failure is a `Status`.
@@ -132,8 +134,8 @@ async fn route(
         accept: Accept::parse(&text(header::ACCEPT)),
         content_type: text(header::CONTENT_TYPE),
         user_agent: text(header::USER_AGENT),
+        identity,
     };
-    tracing::trace!(user = identity.user, groups = ?identity.groups, "authenticated");
     if let Target::Resource(path) = target {
         return Box::pin(resource(call, path, incoming)).await;
     }
@@ -161,6 +163,9 @@ async fn resource(
     path: ResourcePath,
     incoming: Incoming,
 ) -> Result<Response<Body>, ApiError> {
+    if reviews::is_review(&path) {
+        return reviews::review(&call, &path, incoming).await;
+    }
     let catalog = call.app.live.current();
     let resource = catalog
         .find(&path.group, &path.version, &path.plural)

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::reply::{self, Body};
 use super::target::ResourcePath;
 use super::{Call, body, openapi, read};
+use crate::admission::policies::{BINDINGS, POLICIES, Review};
 use crate::admission::{self, Admitted, Part, Request, patch, strategic};
 use crate::resource::Resource;
 use crate::resource::core::{CRDS, NAMESPACES};
@@ -59,6 +60,47 @@ fn check_namespace(call: &Call, path: &ResourcePath) -> Result<Option<(Key, u64)
     Ok(Some((key, namespace.revision)))
 }
 
+/// Lets the admission policies see a write; returns their warnings.
+pub(super) fn review(
+    call: &Call,
+    resource: &Resource,
+    path: &ResourcePath,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<Vec<String>, ApiError> {
+    let (policies, _) = call.app.store.list(POLICIES, None);
+    // Policies can always be repaired: none of them holds for policies and bindings.
+    if policies.is_empty() || resource.group == "admissionregistration.k8s.io" {
+        return Ok(Vec::new());
+    }
+    let (bindings, _) = call.app.store.list(BINDINGS, None);
+    let bindings: Vec<&Value> = bindings.iter().map(|b| &b.object).collect();
+    let namespace = path
+        .namespace
+        .as_ref()
+        .and_then(|n| call.app.store.get(&Key::new(NAMESPACES, "", n)));
+    let name = object
+        .or(old)
+        .and_then(|o| o["metadata"]["name"].as_str())
+        .unwrap_or_default();
+    let review = Review {
+        operation: match (object, old) {
+            (Some(_), None) => "CREATE",
+            (Some(_), Some(_)) => "UPDATE",
+            (None, _) => "DELETE",
+        },
+        resource,
+        subresource: path.subresource.as_deref().unwrap_or_default(),
+        name,
+        namespace: namespace.as_ref().map(|n| &n.object),
+        object,
+        old,
+        dry_run: call.query.dry_run,
+        identity: &call.identity,
+    };
+    review.run(policies.iter().map(|p| &p.object), &bindings)
+}
+
 /// `POST`.
 pub(super) async fn create(
     call: &Call,
@@ -83,7 +125,10 @@ async fn store_new(
     let mut requires = check_namespace(call, path)?;
     let (manager, now) = (manager(call), admission::now());
     let request = request(call, resource, path, &manager, &now);
-    let admitted = admit(&request)?;
+    let mut admitted = admit(&request)?;
+    admitted
+        .warnings
+        .extend(review(call, resource, path, Some(&admitted.object), None)?);
     let name = admitted.object["metadata"]["name"]
         .as_str()
         .unwrap_or_default();
@@ -311,9 +356,10 @@ async fn change(
         let request = request(call, resource, path, &manager, &now);
         let Admitted {
             object,
-            warnings,
+            mut warnings,
             remove,
         } = admit(&old, &request)?;
+        warnings.extend(review(call, resource, path, Some(&object), Some(&old))?);
         if call.query.dry_run || (!remove && admission::unchanged(&old, &object)) {
             let shown = if call.query.dry_run { object } else { old };
             return answer(call, resource, shown, &warnings, 200);

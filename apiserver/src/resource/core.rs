@@ -1,6 +1,8 @@
 //! The built-in kinds and their columns.
 
-use k8s_openapi::api::{apps, coordination, core, discovery, events, networking, rbac};
+use k8s_openapi::api::{
+    admissionregistration, apps, coordination, core, discovery, events, networking, rbac,
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use super::columns::Column;
@@ -295,6 +297,29 @@ fn other_groups() -> Vec<Resource> {
         )
         .cluster()
         .columns(cells::binding()),
+        kind(
+            "admissionregistration.k8s.io",
+            "ValidatingAdmissionPolicy",
+            "validatingadmissionpolicies",
+            generate::<admissionregistration::v1::ValidatingAdmissionPolicy>,
+        )
+        .cluster()
+        .status(Separate)
+        .generation()
+        .columns(vec![
+            Column::computed("Validations", "integer", cells::validations_count),
+            text("ParamKind", ".spec.paramKind.kind"),
+            Column::age(),
+        ]),
+        kind(
+            "admissionregistration.k8s.io",
+            "ValidatingAdmissionPolicyBinding",
+            "validatingadmissionpolicybindings",
+            generate::<admissionregistration::v1::ValidatingAdmissionPolicyBinding>,
+        )
+        .cluster()
+        .generation()
+        .columns(vec![text("PolicyName", ".spec.policyName"), Column::age()]),
         kind(
             "apiextensions.k8s.io",
             "CustomResourceDefinition",

@@ -205,6 +205,10 @@ pub(super) fn secrets_count(object: &Value) -> Value {
     json!(list(object, "/secrets").count())
 }
 
+pub(super) fn validations_count(object: &Value) -> Value {
+    json!(list(object, "/spec/validations").count())
+}
+
 pub(super) fn slice_ports(object: &Value) -> Value {
     let ports = list(object, "/ports")
         .map(|p| p["port"].to_string())

@@ -17,10 +17,9 @@ async fn aggregated_discovery_has_the_exact_content_type() {
         assert_eq!(body["apiVersion"], "apidiscovery.k8s.io/v2");
     }
     let groups = server.get_as("/apis", AGGREGATED).await.expect(200);
-    let calico = groups["items"].as_array().unwrap().iter();
-    let calico = calico
-        .filter(|g| g["metadata"]["name"] == "projectcalico.org")
-        .next()
+    let mut items = groups["items"].as_array().unwrap().iter();
+    let calico = items
+        .find(|g| g["metadata"]["name"] == "projectcalico.org")
         .unwrap();
     let resources = calico["versions"][0]["resources"].as_array().unwrap();
     let pools = resources

@@ -52,6 +52,7 @@ pub(crate) async fn start_with(adjust: impl FnOnce(&mut Config)) -> TestServer {
     let mut config = Config::new(directory.path());
     config.listen.push(([127, 0, 0, 1], 0).into());
     config.crds = margay_crds::manifests::ALL;
+    config.policies = &[margay_crds::manifests::VALIDATING_ADMISSION];
     adjust(&mut config);
     let server = Server::start(config).await.unwrap();
     let client = client(&directory.path().join("admin.kubeconfig")).await;

@@ -230,3 +230,47 @@ async fn deleting_a_namespace_waits_until_it_is_gone() {
         lost.err
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn built_in_tiers_cannot_be_deleted() {
+    let server = start().await;
+    let kubectl = Kubectl::new(&server);
+    let tier = |name: &str| {
+        format!(
+            "apiVersion: projectcalico.org/v3\nkind: Tier\nmetadata: {{name: {name}}}\nspec: {{}}\n"
+        )
+    };
+    kubectl.apply(&tier("default")).await.ok();
+    kubectl.apply(&tier("security")).await.ok();
+    let refused = kubectl.run(&["delete", "tier", "default"]).await;
+    assert!(
+        refused
+            .err
+            .contains("The built-in tier default cannot be deleted"),
+        "{}",
+        refused.err
+    );
+    kubectl.run(&["delete", "tier", "security"]).await.ok();
+    // The operator may lift the rule.
+    let binding = "protect-builtin-tiers-binding.projectcalico.org";
+    kubectl
+        .run(&["delete", "validatingadmissionpolicybinding", binding])
+        .await
+        .ok();
+    kubectl.run(&["delete", "tier", "default"]).await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_can_ask_who_they_are_and_what_they_may() {
+    let server = start().await;
+    let kubectl = Kubectl::new(&server);
+    let me = kubectl.run(&["auth", "whoami"]).await.ok();
+    assert!(
+        me.contains("admin") && me.contains("system:masters"),
+        "{me}"
+    );
+    assert_eq!(
+        kubectl.run(&["auth", "can-i", "create", "pods"]).await.ok(),
+        "yes\n"
+    );
+}

@@ -1,5 +1,8 @@
 //! The API server as its clients see it: raw HTTP, kube-rs, kubectl, and processes that are killed.
-#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failed step of a test is a failed test"
+)]
 
 mod bodies_and_credentials;
 mod crash;

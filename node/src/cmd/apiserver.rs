@@ -113,6 +113,7 @@ async fn serve(args: Serve) -> anyhow::Result<ExitCode> {
         token_file: args.token_auth_file,
         history: args.watch_history,
         crds: margay_crds::manifests::ALL,
+        policies: &[margay_crds::manifests::VALIDATING_ADMISSION],
         ..Config::new(args.data_dir)
     })
     .await?;
