@@ -151,9 +151,16 @@ impl Peer {
         }
     }
 
-    /// Records an error for the operator, and logs it once.
+    /// Records an error for the operator. The same error again is not news.
     pub(super) fn note_error(&mut self, text: String) {
-        tracing::info!(peer = %self.config.key, name = %self.config.name, error = %text, "BGP session error");
+        if self.last_error.as_deref() != Some(&text) {
+            tracing::info!(
+                peer = %self.config.key,
+                name = %self.config.name,
+                error = %text,
+                "BGP session error"
+            );
+        }
         self.last_error = Some(text);
     }
 

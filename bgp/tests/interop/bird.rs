@@ -10,6 +10,8 @@ pub(crate) const BLOCK_V6: &str = "2001:db8:51::/48";
 pub(crate) struct Bird {
     /// More lines of the BGP protocols.
     pub(crate) more: &'static str,
+    /// Start in recovery from an earlier run (RFC 4724).
+    pub(crate) recover: bool,
     /// IPv6 routes on the IPv4 session, and no IPv6 session.
     pub(crate) both_on_one: bool,
 }
@@ -34,6 +36,7 @@ impl Bird {
         };
         let text = format!(
             "log stderr all; debug protocols {{ states, events }}; router id {PEER_V4};
+             graceful restart wait 3;
              protocol device {{ scan time 1; }}
              protocol static {{ ipv4; route {BLOCK_V4} unreachable; }}
              protocol static {{ ipv6; route {BLOCK_V6} unreachable; }}
@@ -42,7 +45,11 @@ impl Bird {
              {second}\n"
         );
         let (file, socket) = (fixture.file("bird.conf", &text), fixture.path("bird.ctl"));
-        fixture.start(&program("bird"), &["-f", "-c", &file, "-s", &socket])
+        let mut args = vec!["-f", "-c", &file, "-s", &socket];
+        if self.recover {
+            args.push("-R");
+        }
+        fixture.start(&program("bird"), &args)
     }
 }
 

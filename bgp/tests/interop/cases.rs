@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use crate::bird::{self, Bird};
 use crate::fixture::{
     OUR_BLOCK_V4, OUR_BLOCK_V6, OUR_V4, OUR_V6, Ours, PEER_V4, PEER_V6, eventually, in_namespaces,
-    peer, within,
+    peer, prefix, within,
 };
 use crate::{frr, gobgp};
 
@@ -100,7 +100,7 @@ fn gobgp_exchanges_routes_on_an_ipv4_and_an_ipv6_session() {
 fn a_frozen_bird_loses_its_routes_at_hold_expiry_and_gets_them_back() {
     in_namespaces(async |fixture| {
         let bird = Bird {
-            more: "hold time 3;",
+            more: "hold time 3; error wait time 1, 2;",
             ..Bird::default()
         }
         .start(&fixture);
@@ -124,12 +124,25 @@ fn routes_of_a_bird_that_is_killed_and_started_again_stay() {
         let bird = settings.start(&fixture);
         let mut ours = Ours::start(vec![peer(PEER_V4)], RestartState::default()).await;
         eventually("routes", async || ours.has(bird::BLOCK_V4).await).await;
-        while !ours.events.next().await.expect("runs").changes.is_empty() {}
+        let ends = |event: &RecoveryEvent| matches!(event, RecoveryEvent::EndOfRib { .. });
+        let (mut announced, mut ended) = (false, 0);
+        while !announced {
+            let batch = ours.events.next().await.expect("runs");
+            announced = batch
+                .changes
+                .iter()
+                .any(|c| c.prefix == prefix(bird::BLOCK_V4));
+            ended += batch.recovery.iter().filter(|event| ends(event)).count();
+        }
         bird.kill();
         eventually("the session is lost", async || !ours.up().await).await;
         let paths = ours.paths(bird::BLOCK_V4).await;
         assert!(paths[0].best && paths[0].stale);
-        let _bird = settings.start(&fixture);
+        let _bird = Bird {
+            recover: true,
+            ..settings
+        }
+        .start(&fixture);
         ours.wait_up().await;
         eventually("announced again", async || {
             ours.paths(bird::BLOCK_V4)
@@ -138,14 +151,11 @@ fn routes_of_a_bird_that_is_killed_and_started_again_stay() {
                 .any(|path| path.best && !path.stale)
         })
         .await;
-        let mut ended = false;
-        while !ended {
+        // One End-of-RIB of the first session, one of the second.
+        while ended < 2 {
             let batch = ours.events.next().await.expect("runs");
             assert_eq!(batch.changes, [], "the forwarding table was touched");
-            ended = batch
-                .recovery
-                .iter()
-                .any(|e| matches!(e, RecoveryEvent::EndOfRib { .. }));
+            ended += batch.recovery.iter().filter(|event| ends(event)).count();
         }
     });
 }

@@ -1,14 +1,14 @@
 //! FRR: zebra and bgpd.
 
-use crate::fixture::{Daemon, Fixture, OUR_AS, OUR_V4, OUR_V6, PEER_AS, PEER_V4, PEER_V6, program};
+use crate::fixture::{Daemon, Fixture, OUR_AS, OUR_V4, OUR_V6, PEER_AS, PEER_V4, program};
 
 pub(crate) const BLOCK_V4: &str = "198.51.100.0/24";
 pub(crate) const BLOCK_V6: &str = "2001:db8:51::/48";
 
-/// Both daemons.
+/// Both daemons; they end with it.
 pub(crate) struct Frr {
-    pub(crate) zebra: Daemon,
-    pub(crate) bgpd: Daemon,
+    _bgpd: Daemon,
+    _zebra: Daemon,
 }
 
 /// What differs between cases.
@@ -39,6 +39,8 @@ fn start(fixture: &Fixture, name: &str, file: &str) -> Daemon {
             "frr:x:65101:65101::/nonexistent:/usr/sbin/nologin",
         ),
     );
+    // The shell asks for no password then.
+    fixture.file("vtysh.conf", "username root nopassword\n");
     let folder = fixture.path("");
     let script = format!(
         "mount --bind {group} /etc/group && mount --bind {passwd} /etc/passwd && \
@@ -49,7 +51,7 @@ fn start(fixture: &Fixture, name: &str, file: &str) -> Daemon {
     fixture.start("unshare", &["-m", "sh", "-c", &script])
 }
 
-pub(crate) fn bgpd(fixture: &Fixture, settings: &Settings) -> Daemon {
+fn bgpd(fixture: &Fixture, settings: &Settings) -> Daemon {
     let more = settings.more;
     let text = format!(
         "frr defaults traditional
@@ -89,8 +91,8 @@ pub(crate) fn start_both(fixture: &Fixture, settings: &Settings) -> Frr {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     Frr {
-        zebra,
-        bgpd: bgpd(fixture, settings),
+        _bgpd: bgpd(fixture, settings),
+        _zebra: zebra,
     }
 }
 
