@@ -97,7 +97,7 @@ pub struct PeerStatus {
     pub ipv6: FamilyCounters,
     /// Times the session left Established.
     pub flaps: u64,
-    /// Messages received and sent since the peer was configured.
+    /// Messages received since the peer was configured.
     pub messages_in: u64,
     /// Messages sent.
     pub messages_out: u64,

@@ -65,7 +65,7 @@ pub enum NextHopMode {
 pub enum Ttl {
     /// Peer may be routers away: TTL 64.
     Multihop,
-    /// Peer is on the same link: TTL 1. Third-party next hops outside that link are refused.
+    /// Peer is on the same link: TTL 1.
     Direct,
     /// GTSM (RFC 5082): TTL 255 is sent, at least 256 minus this many hops is required.
     Security(u8),

@@ -124,18 +124,22 @@ async fn write(
     reader: JoinHandle<()>,
 ) {
     let mut messages: Vec<Bytes> = Vec::new();
-    while queue.recv_many(&mut messages, GATHER).await > 0 {
-        if let Err(error) = write_all(id, &mut stream, &mut messages, &events).await {
-            let _ = events.send(Event::Closed(id, format!("write: {error}")));
-            return;
-        }
+    let mut failure = None;
+    while failure.is_none() && queue.recv_many(&mut messages, GATHER).await > 0 {
+        failure = write_all(id, &mut stream, &mut messages, &events)
+            .await
+            .err();
     }
     // A plain close with octets unread would make the kernel reset the connection, and the peer
     // would never see the NOTIFICATION: say that nothing more comes and let it close.
     let _ = stream.shutdown().await;
+    // The reader goes on to the end as well: the peer's last word says why a write failed.
     let stop = reader.abort_handle();
     if tokio::time::timeout(LINGER, reader).await.is_err() {
         stop.abort();
+    }
+    if let Some(error) = failure {
+        let _ = events.send(Event::Closed(id, format!("write: {error}")));
     }
 }
 

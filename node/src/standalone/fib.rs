@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use margay_bgp::{Families, Family, RecoveryEvent, RouteBatch, RouteChange, RoutePath};
+use margay_felix::kernel::KernelError;
 use margay_felix::kernel::netlink::Operation;
 use margay_felix::kernel::rtnl::{Hop, RouteKey, RouteSpec, Rtnl, Scope};
 
@@ -22,6 +23,8 @@ pub(super) struct Fib {
     ours: BTreeMap<RouteKey, RouteSpec>,
     /// Of an earlier run, not replaced yet.
     stale: BTreeMap<RouteKey, RouteSpec>,
+    /// Of ours, not taken by the kernel yet.
+    refused: BTreeSet<RouteKey>,
 }
 
 impl Fib {
@@ -40,6 +43,7 @@ impl Fib {
             kernel,
             ours: BTreeMap::new(),
             stale,
+            refused: BTreeSet::new(),
         })
     }
 
@@ -73,8 +77,8 @@ impl Fib {
             }
         }
         // The new route first: a metric is part of the key, and a moment with two is better than one with none.
-        self.write(&wanted, RouteSpec::replace);
-        self.write(&gone, RouteSpec::delete);
+        self.install(&wanted, true);
+        self.remove(&gone);
         for event in &batch.recovery {
             if let RecoveryEvent::EndOfRib { peer, family } = event {
                 self.sweep(|key, spec| {
@@ -88,6 +92,15 @@ impl Fib {
         }
     }
 
+    /// Offers the kernel again what it refused: a next hop may have become reachable.
+    pub(super) fn retry(&mut self) {
+        let again: Vec<_> = std::mem::take(&mut self.refused)
+            .into_iter()
+            .filter_map(|key| Some((key, self.ours.get(&key)?.clone())))
+            .collect();
+        self.install(&again, false);
+    }
+
     /// Removes what an earlier run left and nobody announced again.
     pub(super) fn sweep_all(&mut self) {
         self.sweep(|_, _| true);
@@ -98,7 +111,7 @@ impl Fib {
             .stale
             .extract_if(.., |key, spec| goes(key, spec))
             .collect();
-        self.write(&old, RouteSpec::delete);
+        self.remove(&old);
     }
 
     /// Keys under which a prefix is in the kernel.
@@ -137,23 +150,38 @@ impl Fib {
         Some(Hop::via(link, path.next_hop, false))
     }
 
+    fn install(&mut self, routes: &[(RouteKey, RouteSpec)], news: bool) {
+        let mut first = news;
+        for (key, error) in self.write(routes, RouteSpec::replace) {
+            if std::mem::take(&mut first) {
+                tracing::warn!(route = %key, %error, "the kernel refused routes; they are offered again");
+            }
+            self.refused.insert(key);
+        }
+    }
+
+    fn remove(&mut self, routes: &[(RouteKey, RouteSpec)]) {
+        for (key, error) in self.write(routes, RouteSpec::delete) {
+            if !error.is_absent() {
+                tracing::warn!(route = %key, %error, "a route could not be removed");
+            }
+        }
+    }
+
+    /// Performs one operation on each route and returns those that failed.
     fn write(
         &mut self,
         routes: &[(RouteKey, RouteSpec)],
         operation: impl Fn(&RouteSpec, &RouteKey) -> Operation,
-    ) {
+    ) -> Vec<(RouteKey, KernelError)> {
         let operations: Vec<Operation> = routes
             .iter()
             .map(|(key, spec)| operation(spec, key))
             .collect();
         let results = self.kernel.batch(&operations);
-        let failed = results
-            .iter()
-            .zip(routes)
-            .filter_map(|(result, (key, _))| Some((key, result.as_ref().err()?)));
-        let failed: Vec<_> = failed.filter(|(_, error)| !error.is_absent()).collect();
-        if let Some((key, error)) = failed.first() {
-            tracing::warn!(count = failed.len(), first = %key, %error, "the kernel refused routes");
-        }
+        let failed = results.into_iter().zip(routes);
+        failed
+            .filter_map(|(result, (key, _))| Some((*key, result.err()?)))
+            .collect()
     }
 }

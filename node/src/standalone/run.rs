@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use margay_bgp::{Families, RestartState, RouteEvents, SpeakerConfig, SpeakerHandle};
+use margay_bgp::{Families, RestartState, RouteBatch, RouteEvents, SpeakerConfig, SpeakerHandle};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::fib::Fib;
@@ -12,6 +12,9 @@ use super::{control, file};
 
 /// Routes of an earlier run that nobody announced again go this long after the start.
 const STALE_ROUTES: Duration = Duration::from_secs(120);
+
+/// Time between offers of routes the kernel refused.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// Runs until SIGTERM or SIGINT. SIGHUP reads the file again; a file with an error changes nothing. The end is silent
 /// and leaves the kernel's routes, so that peers and traffic survive a restart (RFC 4724).
@@ -91,22 +94,25 @@ async fn forward(mut events: RouteEvents, fib: Option<Fib>) {
     let sweep = tokio::time::sleep(STALE_ROUTES);
     tokio::pin!(sweep);
     let mut swept = false;
+    let mut retry = tokio::time::interval(RETRY);
     loop {
-        let batch = tokio::select! {
+        let task = tokio::select! {
             batch = events.next() => match batch {
-                Some(batch) => Some(batch),
+                Some(batch) => Task::Apply(batch),
                 None => return,
             },
             () = &mut sweep, if !swept => {
                 swept = true;
-                None
+                Task::Sweep
             }
+            _ = retry.tick() => Task::Retry,
         };
         // Netlink answers at once but may block for a moment.
         let work = tokio::task::spawn_blocking(move || {
-            match batch {
-                Some(batch) => fib.apply(&batch),
-                None => fib.sweep_all(),
+            match task {
+                Task::Apply(batch) => fib.apply(&batch),
+                Task::Sweep => fib.sweep_all(),
+                Task::Retry => fib.retry(),
             }
             fib
         });
@@ -118,4 +124,11 @@ async fn forward(mut events: RouteEvents, fib: Option<Fib>) {
             }
         }
     }
+}
+
+/// What is done to the kernel's table.
+enum Task {
+    Apply(RouteBatch),
+    Sweep,
+    Retry,
 }
