@@ -59,7 +59,7 @@ fn settled(dataplane: &Dataplane, desired: usize) {
         if routes.pending == 0 && routes.desired == desired && routes.actual == desired {
             return;
         }
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

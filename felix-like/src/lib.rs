@@ -17,6 +17,7 @@ pub mod calc;
 mod dataplane;
 pub mod desired;
 pub mod kernel;
+mod map;
 pub mod reconcile;
 mod routes;
 mod rules;

@@ -238,13 +238,19 @@ fn the_host_ends_addresses_are_put_back_within_a_second() {
             .mac
             == Some(HOST_MAC)
     });
-    eventually("both records", PATIENCE, || {
-        dataplane
+    let records = || {
+        let all = dataplane
             .drift()
-            .iter()
-            .filter(|r| r.subsystem == "link")
-            .count()
-            == 2
-    });
+            .into_iter()
+            .filter(|r| r.subsystem == "link");
+        all.map(|r| format!("{} {}", r.kind, r.expected))
+            .collect::<Vec<_>>()
+    };
+    let expected = [
+        "missing fe80::ecee:eeff:feee:eeee/64",
+        "changed ee:ee:ee:ee:ee:ee",
+    ];
+    eventually("both records", PATIENCE, || records().len() >= 2);
+    assert_eq!(records(), expected);
     assert!(connect(&pod, &node.netns, "fd17::5").is_ok());
 }

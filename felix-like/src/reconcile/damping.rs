@@ -1,6 +1,7 @@
 //! Damping of fights: when another program keeps undoing a repair, repairing at once only feeds the fight.
 
-use std::collections::{HashMap, VecDeque};
+use crate::map::HashMap;
+use std::collections::VecDeque;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,7 @@ pub struct Damping<K> {
 impl<K> Default for Damping<K> {
     fn default() -> Self {
         Self {
-            keys: HashMap::new(),
+            keys: HashMap::default(),
         }
     }
 }

@@ -6,7 +6,8 @@
 
 mod damping;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use crate::map::{HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::time::Instant;
@@ -113,10 +114,10 @@ pub struct Reconciled<K, V> {
 impl<K, V> Default for Reconciled<K, V> {
     fn default() -> Self {
         Self {
-            entries: HashMap::new(),
+            entries: HashMap::default(),
             pending: BTreeSet::new(),
-            not_before: HashMap::new(),
-            failed: HashMap::new(),
+            not_before: HashMap::default(),
+            failed: HashMap::default(),
             desired: 0,
         }
     }
@@ -216,7 +217,7 @@ impl<K: Ord + Hash + Clone + Debug, V: Eq + Clone> Reconciled<K, V> {
         &mut self,
         found: impl IntoIterator<Item = (K, V)>,
     ) -> Vec<(K, Observation<V>)> {
-        let mut seen = HashSet::new();
+        let mut seen = HashSet::default();
         let mut news = Vec::new();
         for (key, value) in found {
             let known = self.entries.get(&key).and_then(|e| e.actual.as_ref()) == Some(&value);
@@ -437,6 +438,20 @@ impl<K: Ord + Hash + Clone + Debug, V: Eq + Clone> Reconciled<K, V> {
     /// Number of desired keys.
     pub fn desired_count(&self) -> usize {
         self.desired
+    }
+
+    /// Number of desired keys that are there, as desired or otherwise. Takes time in proportion to the open work only.
+    pub fn present_count(&self) -> usize {
+        let absent = |key: &&K| {
+            self.entries
+                .get(*key)
+                .is_some_and(|e| e.desired.is_some() && e.actual.is_none())
+        };
+        let open = self
+            .pending
+            .iter()
+            .chain(self.failed.keys().filter(|k| !self.pending.contains(*k)));
+        self.desired - open.filter(absent).count()
     }
 
     /// Number of keys not yet as desired, including refused ones.

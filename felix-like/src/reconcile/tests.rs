@@ -220,6 +220,8 @@ proptest! {
                 }
                 Step::Apply => apply(&mut table, &mut kernel),
             }
+            let present = (0..6u8).filter(|k| table.desired(k).is_some() && table.actual(k).is_some());
+            prop_assert_eq!(table.present_count(), present.count());
         }
         apply(&mut table, &mut kernel);
         for (key, value) in &desired {
@@ -229,6 +231,7 @@ proptest! {
             }
         }
         prop_assert_eq!(table.desired_count(), desired.values().flatten().count());
+        prop_assert_eq!(table.present_count(), table.desired_count());
         prop_assert!(work(&mut table).is_empty());
         for key in kernel.keys() {
             prop_assert!(table.actual(key) == kernel.get(key));

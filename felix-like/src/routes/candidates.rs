@@ -1,13 +1,13 @@
 //! Who wants which route, and who gets it.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::topology::Topology;
 use crate::desired::{BgpNextHop, EndpointId, Provenance};
 use crate::kernel::rtnl::{Hop, RouteKey, RouteSpec, Scope};
+use crate::map::{HashMap, HashSet};
 
 /// Preference among those who want the same key, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,7 +1,5 @@
 //! Which routes of the shared main table are ours, and whose picture must be complete before one may go.
 
-use std::collections::HashSet;
-
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use prefix_trie::PrefixMap;
 
@@ -9,6 +7,7 @@ use super::BGP_METRIC_FLOOR;
 use super::topology::Topology;
 use crate::desired::{EncapMode, PoolView, Source};
 use crate::kernel::rtnl::{Link, RouteKey, RouteSpec, RouteType};
+use crate::map::HashSet;
 
 /// Protocol of addresses' own routes, written by the kernel.
 const PROTOCOL_KERNEL: u8 = 2;
@@ -177,7 +176,7 @@ mod tests {
             device_protocol,
             bgp_protocol: 12,
             remove_external,
-            restart_prefixes: HashSet::from(["198.51.100.0/24".parse().unwrap()]),
+            restart_prefixes: HashSet::from_iter(["198.51.100.0/24".parse().unwrap()]),
         }
     }
 

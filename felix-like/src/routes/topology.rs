@@ -1,6 +1,6 @@
 //! The node's links, addresses and the routes that are not ours: what next hops are resolved with.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -8,6 +8,7 @@ use prefix_trie::PrefixMap;
 
 use crate::desired::BgpNextHop;
 use crate::kernel::rtnl::{Address, Hop, Link, RouteKey, RouteSpec, RouteType};
+use crate::map::HashMap;
 
 /// Links and foreign routes of one namespace, as last heard from the kernel.
 #[derive(Debug, Default)]
@@ -84,13 +85,6 @@ impl Topology {
         if let Some(addresses) = self.addresses.get_mut(&address.link) {
             addresses.remove(&address.address);
         }
-    }
-
-    /// True when a link has the address.
-    pub(crate) fn has_address(&self, link: u32, ip: IpAddr) -> bool {
-        self.addresses
-            .get(&link)
-            .is_some_and(|all| all.iter().any(|a| a.addr() == ip))
     }
 
     /// True when the address is on one of our links.

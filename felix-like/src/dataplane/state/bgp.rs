@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use super::State;
 use crate::desired::{BgpRoute, EncapMode, PoolView, Source};
 use crate::kernel::rtnl::RouteKey;
+use crate::map::HashMap;
 use crate::routes::{
     AGENT_METRIC, Candidate, IPIP_DEVICE, Intent, Owner, RouteClass, bgp_metric,
     written_from_blocks,
@@ -154,7 +155,7 @@ impl State {
         }
         let in_use: Vec<_> = self.candidates.next_hops().cloned().collect();
         let mut changed = Vec::new();
-        let mut now = std::collections::HashMap::with_capacity(in_use.len());
+        let mut now = HashMap::with_capacity_and_hasher(in_use.len(), Default::default());
         for next_hop in in_use {
             let hops = self.topology.next_hop(&next_hop, next_hop.address.into());
             if self.next_hops.get(&next_hop) != Some(&hops) {

@@ -1,6 +1,6 @@
 //! Recording foreign changes: what, by whom, and when it was put right.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::net::IpAddr;
@@ -14,6 +14,7 @@ use crate::dataplane::lock;
 use crate::kernel::MacAddr;
 use crate::kernel::nft::Family;
 use crate::kernel::rtnl::{FdbKey, NeighKey, RouteKey, RouteSpec};
+use crate::map::HashMap;
 use crate::reconcile::{Damping, Observation};
 
 /// Lines after which the file of records is started anew, the old one kept beside it.
@@ -58,10 +59,10 @@ impl DriftState {
             log,
             file,
             lines: 0,
-            open_routes: HashMap::new(),
-            open_neighbours: HashMap::new(),
-            open_fdb: HashMap::new(),
-            open_tables: HashMap::new(),
+            open_routes: HashMap::default(),
+            open_neighbours: HashMap::default(),
+            open_fdb: HashMap::default(),
+            open_tables: HashMap::default(),
             routes: Damping::default(),
             neighbours: Damping::default(),
             settings: Damping::default(),

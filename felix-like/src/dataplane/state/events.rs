@@ -1,6 +1,5 @@
 //! What the kernel tells, and what a full dump shows.
 
-use std::collections::HashSet;
 use std::time::Instant;
 
 use super::State;
@@ -8,6 +7,7 @@ use crate::dataplane::DataplaneError;
 use crate::kernel::monitor::RouteEvent;
 use crate::kernel::rtnl::{Link, NeighKey, Neighbour, RouteKey, RouteSpec};
 use crate::kernel::{KernelError, MacAddr};
+use crate::map::HashSet;
 use crate::reconcile::Observation;
 use crate::routes::RouteOwner;
 
@@ -299,7 +299,7 @@ impl State {
 
         let routes = self.rtnl.routes(None).map_err(step("read routes"))?;
         let mut differences = 0;
-        let mut seen = HashSet::with_capacity(routes.len());
+        let mut seen = HashSet::with_capacity_and_hasher(routes.len(), Default::default());
         for (key, spec) in routes {
             // Of parallel IPv4 routes the first is the one in use.
             if !seen.insert(key) {

@@ -19,11 +19,7 @@ impl State {
             actual,
             pending,
         };
-        let ours = self
-            .routes
-            .actuals()
-            .filter(|(key, _)| self.routes.desired(key).is_some())
-            .count();
+        let ours = self.routes.present_count();
         let mut tables = BTreeMap::from([(
             "routes".to_owned(),
             count(
@@ -32,11 +28,7 @@ impl State {
                 self.routes.pending_count(),
             ),
         )]);
-        let ours = self
-            .neighbours
-            .actuals()
-            .filter(|(k, _)| self.neighbours.desired(k).is_some())
-            .count();
+        let ours = self.neighbours.present_count();
         tables.insert(
             "neighbours".to_owned(),
             count(
@@ -45,11 +37,7 @@ impl State {
                 self.neighbours.pending_count(),
             ),
         );
-        let ours = self
-            .fdb
-            .actuals()
-            .filter(|(k, _)| self.fdb.desired(k).is_some())
-            .count();
+        let ours = self.fdb.present_count();
         tables.insert(
             "fdb".to_owned(),
             count(self.fdb.desired_count(), ours, self.fdb.pending_count()),

@@ -11,7 +11,7 @@ mod settings;
 mod tables;
 mod tunnels;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -31,6 +31,7 @@ use crate::desired::{
 };
 use crate::kernel::MacAddr;
 use crate::kernel::rtnl::{FdbKey, Hop, NeighKey, RouteKey, RouteSpec, Rtnl};
+use crate::map::{HashMap, HashSet};
 use crate::reconcile::Reconciled;
 use crate::routes::{Candidates, Choice, Ownership, PoolTable, Topology};
 use tables::Tables;
@@ -136,13 +137,13 @@ impl State {
             rtnl,
             tables,
             flow_jobs,
-            forgetting: HashSet::new(),
+            forgetting: HashSet::default(),
             translated: BTreeSet::new(),
             in_sync: BTreeSet::new(),
-            endpoints: HashMap::new(),
-            endpoints_by_interface: HashMap::new(),
-            endpoint_routes: HashMap::new(),
-            endpoint_neighbours: HashMap::new(),
+            endpoints: HashMap::default(),
+            endpoints_by_interface: HashMap::default(),
+            endpoint_routes: HashMap::default(),
+            endpoint_neighbours: HashMap::default(),
             own_blocks: Vec::new(),
             own_block_keys: BTreeSet::new(),
             pools: Vec::new(),
@@ -151,23 +152,23 @@ impl State {
             remote_block_keys: BTreeSet::new(),
             remote_nodes: BTreeMap::new(),
             local_node: LocalNode::default(),
-            bgp: HashMap::new(),
-            bgp_keys: HashMap::new(),
+            bgp: HashMap::default(),
+            bgp_keys: HashMap::default(),
             bgp_provenance: Arc::new(Provenance::cluster("BGP", "")),
             topology: Topology::default(),
             candidates: Candidates::default(),
             ownership,
-            next_hops: HashMap::new(),
+            next_hops: HashMap::default(),
             underlay_changed: false,
             routes: Reconciled::default(),
-            routes_by_link: HashMap::new(),
+            routes_by_link: HashMap::default(),
             stray_routes: Vec::new(),
             neighbours: Reconciled::default(),
             fdb: Reconciled::default(),
             vtep_neighbours: Default::default(),
             vtep_fdb: Default::default(),
             tunnels_failed: false,
-            appeared: HashMap::new(),
+            appeared: HashMap::default(),
             reconsider_at: None,
             resync_wanted: false,
             links_to_read: BTreeSet::new(),

@@ -9,7 +9,7 @@ use super::State;
 use super::drift::Finding;
 use crate::dataplane::status::{Problem, ProblemKind};
 use crate::desired::Provenance;
-use crate::kernel::rtnl::{AddressFlags, LinkChange};
+use crate::kernel::rtnl::{Address, AddressFlags, Link, LinkChange};
 use crate::kernel::sysctl;
 use crate::wire::{GATEWAY_V6, HOST_MAC, HostSettings, LINK_LOCAL_PREFIX, apply_host_settings};
 
@@ -106,15 +106,21 @@ impl State {
                 ..LinkChange::default()
             };
             let found = link.mac.map(|m| m.to_string()).unwrap_or_default();
-            done.push((
-                HOST_MAC.to_string(),
-                found,
-                self.rtnl.change_link(index, &change),
-            ));
+            let changed = self.rtnl.change_link(index, &change);
+            // Known at once: until the notice comes nobody should do it again.
+            if changed.is_ok() {
+                self.topology.set_link(Link {
+                    mac: Some(HOST_MAC),
+                    ..link.clone()
+                });
+            }
+            done.push((HOST_MAC.to_string(), found, changed));
         }
         let gateway = IpAddr::V6(GATEWAY_V6);
+        // Asked of the kernel itself: it tells of an address given to a link that is down only later.
+        let has = |all: Vec<Address>| all.iter().any(|a| a.address.addr() == gateway);
         if ipv6
-            && !self.topology.has_address(index, gateway)
+            && self.rtnl.addresses_of(index).is_ok_and(|all| !has(all))
             && let Ok(address) = IpNet::new(gateway, LINK_LOCAL_PREFIX)
         {
             let flags = AddressFlags { no_dad: true };

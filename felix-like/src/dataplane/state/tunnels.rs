@@ -192,10 +192,10 @@ impl State {
         let wanted = address.map(IpNet::from);
         let there: Vec<IpNet> = self
             .rtnl
-            .addresses()
+            .addresses_of(link.index)
             .map_err(failed)?
             .into_iter()
-            .filter(|a| a.link == link.index && a.address.addr().is_ipv6() == ipv6)
+            .filter(|a| a.address.addr().is_ipv6() == ipv6)
             .map(|a| a.address)
             .filter(|a| !is_link_local(a))
             .collect();

@@ -74,10 +74,24 @@ impl Rtnl {
 
     /// All addresses of the namespace.
     pub fn addresses(&mut self) -> Result<Vec<Address>, KernelError> {
-        let request = Encoder::single(libc::RTM_GETADDR, 0, &[0; IFADDRMSG], |_| {});
+        self.dump_addresses(0)
+    }
+
+    /// The addresses of one link; none when there is no such link.
+    pub fn addresses_of(&mut self, link: u32) -> Result<Vec<Address>, KernelError> {
+        match self.dump_addresses(link) {
+            Err(e) if e.is(libc::ENODEV) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
+    fn dump_addresses(&mut self, link: u32) -> Result<Vec<Address>, KernelError> {
+        let mut fixed = [0; IFADDRMSG];
+        fixed[4..8].copy_from_slice(&link.to_ne_bytes());
+        let request = Encoder::single(libc::RTM_GETADDR, 0, &fixed, |_| {});
         self.socket
             .dump(&request, |addresses: &mut Vec<Address>, message| {
-                addresses.extend(decode_address(message));
+                addresses.extend(decode_address(message).filter(|a| link == 0 || a.link == link));
             })
     }
 }
