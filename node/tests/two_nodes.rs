@@ -113,7 +113,8 @@ fn sessions_follow_configuration_live() {
     };
     mesh(false);
     eventually("the mesh is gone", SOON, || {
-        (cluster.sessions_up(1) == 0 && !cluster.routes(1).contains("via 10.20.0.2")).then_some(())
+        (cluster.sessions_up(1) == 0 && !cluster.routes(1).contains("via 10.20.0.2 dev"))
+            .then_some(())
     });
     assert!(!cluster.reaches(a, b));
     eventually("a node without session says so", SOON, || {
@@ -178,4 +179,48 @@ fn sessions_follow_configuration_live() {
         "no session is reset by pools, labels or other peers"
     );
     assert_eq!(cluster.sessions_up(1), 1);
+}
+
+#[test]
+fn dual_stack_nodes_have_a_session_and_routes_per_family() {
+    let mut cluster = Cluster::start("d", 2);
+    for node in 1..=2 {
+        cluster.set(node, "IP6", "autodetect");
+        cluster.set(node, "CALICO_IPV6POOL_CIDR", "fd88::/64");
+        cluster.start_agent(node);
+    }
+    for node in 1..=2 {
+        cluster.wait_ready(node);
+    }
+    let (a, b) = (cluster.add_pod(1, "a"), cluster.add_pod(2, "b"));
+    eventually("both sessions are up", SOON, || {
+        (cluster.sessions_up(1) == 2).then_some(())
+    });
+    eventually("IPv4 works", SOON, || cluster.reaches(a, b).then_some(()));
+    eventually("IPv6 works", SOON, || {
+        cluster.reaches_over(a, b, false).then_some(())
+    });
+}
+
+#[test]
+fn vxlan_pools_are_routed_from_blocks_and_given_tunnel_addresses() {
+    let mut cluster = Cluster::start("x", 2);
+    for node in 1..=2 {
+        cluster.set(node, "CALICO_IPV4POOL_VXLAN", "Always");
+        cluster.start_agent(node);
+    }
+    for node in 1..=2 {
+        cluster.wait_ready(node);
+    }
+    let (a, b) = (cluster.add_pod(1, "a"), cluster.add_pod(2, "b"));
+    eventually("the pods reach each other", SOON, || {
+        cluster.reaches(a, b).then_some(())
+    });
+    let routes = cluster.routes(1);
+    assert!(routes.contains("dev vxlan.calico onlink"), "{routes}");
+    let node = cluster.kubectl(&["get", "node", "n1", "-o", "json"]);
+    assert!(
+        node.contains("projectcalico.org/IPv4VXLANTunnelAddr"),
+        "{node}"
+    );
 }

@@ -103,10 +103,12 @@ impl Method {
                         wanted.patterns()
                     ))
                 }),
-            Method::Cidr(cidrs) => usable(interfaces, v4)
-                .map(|(_, net)| net)
-                .find(|net| cidrs.iter().any(|cidr| cidr.contains(&net.addr())))
-                .ok_or_else(|| none(format!("no interface has one inside {cidrs:?}"))),
+            Method::Cidr(cidrs) => preferred(
+                usable(interfaces, v4)
+                    .map(|(_, net)| net)
+                    .filter(|net| cidrs.iter().any(|cidr| cidr.contains(&net.addr()))),
+            )
+            .ok_or_else(|| none(format!("no interface has one inside {cidrs:?}"))),
             Method::CanReach(host) => {
                 let source = source_towards(host, v4)
                     .map_err(|error| none(format!("cannot reach {host}: {error}")))?;
@@ -134,17 +136,23 @@ pub(crate) fn owned(interfaces: &[Interface], ip: IpAddr) -> Option<IpNet> {
         .copied()
 }
 
-/// First accepted address. A host prefix is taken only when there is nothing else: next to a subnet it is a floating or
-/// service address, alone it is how some clouds number their machines.
+/// First address of an accepted interface.
 fn first(interfaces: &[Interface], v4: bool, accept: impl Fn(&str) -> bool) -> Option<IpNet> {
-    let accepted: Vec<IpNet> = usable(interfaces, v4)
-        .filter(|(name, _)| accept(name))
-        .map(|(_, net)| net)
-        .collect();
-    let subnet = accepted
+    preferred(
+        usable(interfaces, v4)
+            .filter(|(name, _)| accept(name))
+            .map(|(_, net)| net),
+    )
+}
+
+/// The first one. A host prefix is taken only when there is nothing else: next to a subnet it is a floating or service
+/// address, alone it is how some clouds number their machines.
+fn preferred(candidates: impl Iterator<Item = IpNet>) -> Option<IpNet> {
+    let candidates: Vec<IpNet> = candidates.collect();
+    let subnet = candidates
         .iter()
         .find(|net| net.prefix_len() < net.max_prefix_len());
-    subnet.or(accepted.first()).copied()
+    subnet.or(candidates.first()).copied()
 }
 
 /// Usable addresses of a family, interfaces with the highest index first, addresses of one in kernel order.
@@ -284,7 +292,7 @@ mod tests {
                 .expect_err("none")
                 .contains("172.30.0.0/16")
         );
-        assert!(detect("skip-interface=eth", true).is_err());
+        assert!(detect("skip-interface=eth,vip", true).is_err());
         let foreign = ["10.1.1.1".parse().expect("ip")];
         let error = Method::KubernetesInternalIp
             .detect(true, &host(), &foreign)

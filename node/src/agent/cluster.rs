@@ -245,8 +245,11 @@ impl Cluster {
 
     /// All blocks by name, once they have been listed; they are watched only while routes depend on them.
     pub(crate) fn blocks(&self) -> Option<BTreeMap<String, BlockView>> {
-        let usable = |(name, block): (&String, &Option<BlockView>)| Some((name.clone(), block.clone()?));
-        self.blocks.is_synced().then(|| self.blocks.objects().iter().filter_map(usable).collect())
+        let usable =
+            |(name, block): (&String, &Option<BlockView>)| Some((name.clone(), block.clone()?));
+        self.blocks
+            .is_synced()
+            .then(|| self.blocks.objects().iter().filter_map(usable).collect())
     }
 
     /// Forgets the blocks: they are no longer watched.

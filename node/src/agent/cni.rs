@@ -1,6 +1,7 @@
 //! The CNI server as part of the agent: started, followed, stopped; and the node announced as usable.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,8 +101,14 @@ fn publish(server: &CniServer, output: &Output) {
     output.view.endpoints.store(Arc::new(endpoints));
 }
 
-/// Sets NetworkUnavailable to false once pods can be added; retried until it is written.
-pub(crate) async fn announce(client: Client, node: String, mut state: watch::Receiver<NodeState>) {
+/// Sets NetworkUnavailable to false once pods can be added, retried until it is written, and removes the note of the
+/// last shutdown.
+pub(crate) async fn announce(
+    client: Client,
+    node: String,
+    shutdown_note: PathBuf,
+    mut state: watch::Receiver<NodeState>,
+) {
     if state
         .wait_for(|state| state.not_ready.is_none())
         .await
@@ -118,4 +125,6 @@ pub(crate) async fn announce(client: Client, node: String, mut state: watch::Rec
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(5));
     }
+    // Usually there is none.
+    let _ = tokio::fs::remove_file(shutdown_note).await;
 }

@@ -80,7 +80,6 @@ pub(crate) struct Environment {
     pub(crate) metrics_port: Option<u16>,
     pub(crate) log_level: Option<String>,
     pub(crate) manage_cni: bool,
-    pub(crate) wait_for_datastore: bool,
 }
 
 /// A variable that cannot be used; the process exits with this text.
@@ -162,7 +161,6 @@ impl Environment {
                 .or_else(|| get("FELIX_LOGSEVERITYSCREEN"))
                 .or_else(|| get("BGP_LOGSEVERITYSCREEN")),
             manage_cni: get("CALICO_MANAGE_CNI").is_none_or(|value| truth(&value)),
-            wait_for_datastore: get("WAIT_FOR_DATASTORE").as_deref() == Some("true"),
         })
     }
 }

@@ -9,12 +9,6 @@ use tokio::sync::watch;
 /// A consistent picture at one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
-    /// Every watched kind has been listed whole at least once.
-    pub(crate) synced: bool,
-    /// False while `ClusterInformation.datastoreReady` is false: no pod may be added, nothing in IPAM written.
-    pub(crate) datastore_ready: bool,
-    /// The Node object exists.
-    pub(crate) node_exists: bool,
     /// Pods of this node by `namespace/name`.
     pub(crate) pods: BTreeMap<String, Arc<Pod>>,
     /// Namespaces by name.

@@ -22,6 +22,7 @@ pub(crate) mod mtu;
 pub(crate) mod paths;
 pub(crate) mod pods;
 pub(crate) mod problems;
+pub(crate) mod redetect;
 pub(crate) mod report;
 pub(crate) mod restart;
 pub(crate) mod settings;
@@ -43,6 +44,7 @@ use margay_felix::kernel::Netns;
 use margay_felix::{Dataplane, DataplaneConfig};
 use margay_ipam::{Ipam, IpamConfig, KubeStore};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use self::core::{Core, DATAPLANE, DATASTORE, LOOP, Parts, WATCHDOG};
@@ -172,11 +174,13 @@ async fn serve(
     let events = events::Events::start(client.clone(), &name);
     let (reports, report_reader) = tokio::sync::watch::channel(report::Snapshot::default());
     tokio::spawn(report::run(client.clone(), name.clone(), report_reader));
-    tokio::spawn(core::redetect(
+    let ask = Arc::new(Notify::new());
+    tokio::spawn(redetect::run(
         client.clone(),
         name.clone(),
         environment.clone(),
         events.clone(),
+        Arc::clone(&ask),
     ));
     let (facts, facts_reader) = tokio::sync::watch::channel(Arc::new(Facts::default()));
     let mtu = mtu::of_pods(&prepared);
@@ -213,11 +217,17 @@ async fn serve(
     tokio::spawn(cni::announce(
         client.clone(),
         name.clone(),
+        environment.shutdown_timestamp_file.clone(),
         node_state_reader,
     ));
 
     let (tunnels, tunnels_reader) = tokio::sync::watch::channel(None);
-    tokio::spawn(tunnel_addresses::run(client.clone(), name.clone(), ipam.clone(), tunnels_reader));
+    tokio::spawn(tunnel_addresses::run(
+        client.clone(),
+        name.clone(),
+        ipam.clone(),
+        tunnels_reader,
+    ));
 
     let core = Core::new(Parts {
         name,
@@ -238,6 +248,7 @@ async fn serve(
         pod_addresses,
         node_state,
         tunnels,
+        redetect: ask,
         mtu,
     });
     let core_stop = CancellationToken::new();

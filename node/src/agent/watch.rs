@@ -8,7 +8,9 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Secret};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Client};
-use margay_crds::{BGPConfiguration, BGPPeer, ClusterInformation, FelixConfiguration, IPPool, IPAMBlock};
+use margay_crds::{
+    BGPConfiguration, BGPPeer, ClusterInformation, FelixConfiguration, IPAMBlock, IPPool,
+};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};

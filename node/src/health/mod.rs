@@ -60,23 +60,6 @@ impl Health {
         });
     }
 
-    /// Marks a part as dead: liveness fails until it reports again.
-    pub(crate) fn dead(&self, part: &'static str, detail: String) {
-        self.with(|parts| {
-            let timeout = parts.get(part).and_then(|old| old.timeout);
-            parts.insert(
-                part,
-                Report {
-                    live: false,
-                    ready: false,
-                    detail,
-                    at: Instant::now(),
-                    timeout,
-                },
-            );
-        });
-    }
-
     /// Every part as of now, by name.
     pub(crate) fn parts(&self, now: Instant) -> Vec<HealthPart> {
         self.with(|parts| {
@@ -190,7 +173,7 @@ mod tests {
         let health = Health::default();
         health.register("b", None);
         health.register("a", None);
-        health.dead("b", "stopped".into());
+        health.report("b", Err("stopped".into()));
         let text = table(&health.parts(Instant::now()));
         let lines: Vec<&str> = text.lines().collect();
         assert!(
@@ -198,7 +181,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            lines[4].contains("reporting non-live") && lines[4].contains("stopped"),
+            lines[4].contains("reporting non-ready") && lines[4].contains("stopped"),
             "{text}"
         );
     }

@@ -1,45 +1,64 @@
 //! Metrics of sessions and problems.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use margay_bgp::{Family, PeerState, PeerStatus};
+use margay_bgp::{Family, FamilyCounters, PeerState, PeerStatus};
 use margay_felix::calc::sessions::SessionPlan;
 use metrics::{Label, counter, gauge};
 
-/// Sets the gauges of every session.
-pub(crate) fn record(peers: &[PeerStatus], plan: Option<&SessionPlan>) {
-    for peer in peers {
-        let session = plan.and_then(|plan| {
-            plan.sessions
-                .iter()
-                .find(|session| session.remote == peer.key.address)
-        });
-        let kind = session.map_or("global", |session| {
-            crate::admin::peer_type_name(session.kind)
-        });
-        for family in peer.families.iter() {
-            let labels = labels(peer, kind, family);
-            gauge!("margay_bgp_session_state", labels.clone()).set(state_index(peer.state));
-            counter!("margay_bgp_session_flaps_total", labels.clone()).absolute(peer.flaps);
-            counter!("margay_bgp_treat_as_withdraw_total", labels.clone())
-                .absolute(peer.treated_as_withdraw);
-            counter!("margay_bgp_attribute_discard_total", labels.clone())
-                .absolute(peer.attributes_discarded);
-            let counters = peer.counters(family);
-            for (kind, value) in [
-                ("received", counters.received),
-                ("accepted", counters.accepted),
-                (
-                    "filtered",
-                    counters.received.saturating_sub(counters.accepted),
-                ),
-                ("advertised", counters.advertised),
-            ] {
-                let mut labels = labels.clone();
-                labels.push(Label::new("kind", kind));
-                gauge!("margay_bgp_prefixes", labels).set(to_f64(value));
+/// Metrics of the sessions there were and are.
+#[derive(Debug, Default)]
+pub(crate) struct SessionMetrics {
+    /// Label sets in use: a session that is no longer configured goes to state 0.
+    known: BTreeSet<Vec<Label>>,
+}
+
+impl SessionMetrics {
+    /// Sets the metrics of every session.
+    pub(crate) fn record(&mut self, peers: &[PeerStatus], plan: Option<&SessionPlan>) {
+        let mut current = BTreeSet::new();
+        for peer in peers {
+            let mut sessions = plan.iter().flat_map(|plan| &plan.sessions);
+            let session = sessions.find(|session| session.remote == peer.key.address);
+            let kind = session.map_or("global", |session| {
+                crate::admin::peer_type_name(session.kind)
+            });
+            for family in peer.families.iter() {
+                let labels = labels(peer, kind, family);
+                record_session(peer, family, &labels);
+                current.insert(labels);
             }
         }
+        for gone in self.known.difference(&current) {
+            gauge!("margay_bgp_session_state", gone.clone()).set(0.0);
+            record_prefixes(gone, &FamilyCounters::default());
+        }
+        self.known = current;
+    }
+}
+
+fn record_session(peer: &PeerStatus, family: Family, labels: &[Label]) {
+    let labels = || labels.to_vec();
+    gauge!("margay_bgp_session_state", labels()).set(state_index(peer.state));
+    counter!("margay_bgp_session_flaps_total", labels()).absolute(peer.flaps);
+    counter!("margay_bgp_treat_as_withdraw_total", labels()).absolute(peer.treated_as_withdraw);
+    counter!("margay_bgp_attribute_discard_total", labels()).absolute(peer.attributes_discarded);
+    record_prefixes(&labels(), peer.counters(family));
+}
+
+fn record_prefixes(labels: &[Label], counters: &FamilyCounters) {
+    for (kind, value) in [
+        ("received", counters.received),
+        ("accepted", counters.accepted),
+        (
+            "filtered",
+            counters.received.saturating_sub(counters.accepted),
+        ),
+        ("advertised", counters.advertised),
+    ] {
+        let mut labels = labels.to_vec();
+        labels.push(Label::new("kind", kind));
+        gauge!("margay_bgp_prefixes", labels).set(to_f64(value));
     }
 }
 
@@ -54,7 +73,7 @@ fn labels(peer: &PeerStatus, kind: &'static str, family: Family) -> Vec<Label> {
     ]
 }
 
-/// 1 to 6 in the order of the state machine, 0 for a state it does not have.
+/// 1 to 6 in the order of the state machine; 0 is a session that is no longer configured.
 fn state_index(state: PeerState) -> f64 {
     match state {
         PeerState::Idle => 1.0,

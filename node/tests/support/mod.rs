@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nix::sched::{CloneFlags, setns};
+use margay_felix::kernel::{Netns, NetnsError};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 const FABRIC: Ipv4Addr = Ipv4Addr::new(10, 20, 0, 254);
 
 /// A running cluster.
-pub struct Cluster {
+pub(crate) struct Cluster {
     prefix: String,
     directory: tempfile::TempDir,
     apiserver: Option<Child>,
@@ -36,9 +36,8 @@ struct Node {
 }
 
 /// A pod's namespace, held open by a process that sleeps in it.
-pub struct Pod {
-    pub name: String,
-    pub address: IpAddr,
+pub(crate) struct Pod {
+    addresses: Vec<IpAddr>,
     sleeper: Child,
 }
 
@@ -62,7 +61,11 @@ fn run(program: &str, args: &[&str]) -> Output {
 }
 
 /// Calls `check` until it gives a value, or fails with what was awaited.
-pub fn eventually<T>(what: &str, limit: Duration, mut check: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(
+    what: &str,
+    limit: Duration,
+    mut check: impl FnMut() -> Option<T>,
+) -> T {
     let deadline = Instant::now() + limit;
     loop {
         if let Some(value) = check() {
@@ -73,25 +76,17 @@ pub fn eventually<T>(what: &str, limit: Duration, mut check: impl FnMut() -> Opt
     }
 }
 
-/// Enters a network namespace; only for threads that end with what they do there.
-fn enter(netns: &Path) {
-    let file = fs::File::open(netns).expect("namespace");
-    setns(file, CloneFlags::CLONE_NEWNET).expect("setns");
-}
-
 fn in_netns<T: Send + 'static>(
-    netns: PathBuf,
+    netns: &Path,
     act: impl FnOnce() -> T + Send + 'static,
-) -> JoinHandle<T> {
-    std::thread::spawn(move || {
-        enter(&netns);
-        act()
-    })
+) -> JoinHandle<Result<T, NetnsError>> {
+    let netns = Netns::open(netns).expect("namespace");
+    netns.spawn("pod", act).expect("thread")
 }
 
 impl Cluster {
     /// Namespaces, API server and Node objects; no agent runs yet.
-    pub fn start(tag: &str, nodes: usize) -> Self {
+    pub(crate) fn start(tag: &str, nodes: usize) -> Self {
         assert!(
             Uid::effective().is_root(),
             "this test makes network namespaces and needs root"
@@ -215,6 +210,11 @@ impl Cluster {
                 "eth0",
             ],
         );
+        let v6 = format!("fd20::{index}/64");
+        run(
+            "ip",
+            &["-n", &netns, "address", "add", &v6, "dev", "eth0", "nodad"],
+        );
         run(
             "ip",
             &[
@@ -237,19 +237,19 @@ impl Cluster {
     }
 
     /// Address of a node.
-    pub fn address(index: usize) -> Ipv4Addr {
+    pub(crate) fn address(index: usize) -> Ipv4Addr {
         Ipv4Addr::new(10, 20, 0, u8::try_from(index).expect("few nodes"))
     }
 
     /// Sets a variable of a node's agent for its next start.
-    pub fn set(&mut self, node: usize, name: &str, value: &str) {
+    pub(crate) fn set(&mut self, node: usize, name: &str, value: &str) {
         self.nodes[node - 1]
             .environment
             .push((name.into(), value.into()));
     }
 
     /// Starts a node's agent with its own mounts, so that every path is the canonical one.
-    pub fn start_agent(&mut self, index: usize) {
+    pub(crate) fn start_agent(&mut self, index: usize) {
         let base = self.path(&format!("n{index}"));
         let places = [
             ("run", "/run/margay"),
@@ -294,7 +294,7 @@ impl Cluster {
     }
 
     /// Waits until pods can be added on a node.
-    pub fn wait_ready(&self, index: usize) {
+    pub(crate) fn wait_ready(&self, index: usize) {
         eventually(
             &format!("node {index} is ready:\n{}", self.tail(index)),
             Duration::from_secs(30),
@@ -307,19 +307,14 @@ impl Cluster {
     }
 
     /// The end of an agent's log, for messages.
-    pub fn tail(&self, index: usize) -> String {
+    pub(crate) fn tail(&self, index: usize) -> String {
         let log = fs::read_to_string(self.path(&format!("n{index}.log"))).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// The whole log of an agent.
-    pub fn agent_log(&self, index: usize) -> String {
-        fs::read_to_string(self.path(&format!("n{index}.log"))).unwrap_or_default()
-    }
-
     /// Sends a signal to an agent and waits for its end.
-    pub fn end_agent(&mut self, index: usize, signal: Signal) {
+    pub(crate) fn end_agent(&mut self, index: usize, signal: Signal) {
         let mut agent = self.nodes[index - 1].agent.take().expect("the agent runs");
         kill(
             Pid::from_raw(i32::try_from(agent.id()).expect("pid")),
@@ -330,7 +325,7 @@ impl Cluster {
     }
 
     /// `GET /v1/PATH` on an agent's admin socket; `None` while it does not answer.
-    pub fn admin(&self, index: usize, path: &str) -> Option<Value> {
+    pub(crate) fn admin(&self, index: usize, path: &str) -> Option<Value> {
         use std::io::Read;
         let socket = self.path(&format!("n{index}/run/admin.sock"));
         let mut stream = std::os::unix::net::UnixStream::connect(socket).ok()?;
@@ -348,7 +343,7 @@ impl Cluster {
     }
 
     /// Number of sessions of a node that are up.
-    pub fn sessions_up(&self, index: usize) -> usize {
+    pub(crate) fn sessions_up(&self, index: usize) -> usize {
         let answer = self.admin(index, "bgp/peers").unwrap_or_default();
         let peers = answer["peers"].as_array().cloned().unwrap_or_default();
         peers
@@ -376,7 +371,7 @@ impl Cluster {
     }
 
     /// Runs kubectl; fails with its message.
-    pub fn kubectl(&self, args: &[&str]) -> String {
+    pub(crate) fn kubectl(&self, args: &[&str]) -> String {
         let output = self.kubectl_output(args, None);
         assert!(
             output.status.success(),
@@ -387,7 +382,7 @@ impl Cluster {
     }
 
     /// Applies one object.
-    pub fn apply(&self, object: &Value) {
+    pub(crate) fn apply(&self, object: &Value) {
         let output = self.kubectl_output(&["apply", "-f", "-"], Some(&object.to_string()));
         assert!(
             output.status.success(),
@@ -397,13 +392,13 @@ impl Cluster {
     }
 
     /// Routes of a node's kernel.
-    pub fn routes(&self, index: usize) -> String {
+    pub(crate) fn routes(&self, index: usize) -> String {
         String::from_utf8_lossy(&run("ip", &["-n", &self.netns(index), "route"]).stdout)
             .into_owned()
     }
 
     /// Creates a Pod object and wires its namespace with the real CNI executable and the list the agent wrote.
-    pub fn add_pod(&mut self, node: usize, name: &str) -> usize {
+    pub(crate) fn add_pod(&mut self, node: usize, name: &str) -> usize {
         self.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
             "spec": {"nodeName": format!("n{node}"), "containers": [{"name": "c", "image": "none"}]}}));
         let sleeper = Command::new("unshare")
@@ -456,36 +451,36 @@ impl Cluster {
             self.tail(node)
         );
         let result: Value = serde_json::from_str(&text).expect("CNI result");
-        let address = result["ips"][0]["address"]
-            .as_str()
-            .and_then(|net| net.split('/').next())
-            .expect("an address");
-        let address = address.parse().expect("an address");
-        self.pods.push(Pod {
-            name: name.into(),
-            address,
-            sleeper,
-        });
+        let texts = result["ips"].as_array().expect("addresses").iter();
+        let texts = texts.filter_map(|ip| ip["address"].as_str()?.split('/').next());
+        let addresses = texts
+            .map(|text| text.parse().expect("an address"))
+            .collect();
+        self.pods.push(Pod { addresses, sleeper });
         self.pods.len() - 1
     }
 
-    /// A pod made before.
-    pub fn pod(&self, index: usize) -> &Pod {
-        &self.pods[index]
+    /// Sends datagrams from one pod to another, which returns them, until stopped.
+    pub(crate) fn stream(&self, from: usize, to: usize) -> Stream {
+        self.stream_over(from, to, true)
     }
 
-    /// Sends datagrams from one pod to another, which returns them, until stopped.
-    pub fn stream(&self, from: usize, to: usize) -> Stream {
-        Stream::start(
-            self.pods[from].netns(),
-            self.pods[to].netns(),
-            self.pods[to].address,
-        )
+    fn stream_over(&self, from: usize, to: usize, v4: bool) -> Stream {
+        let mut addresses = self.pods[to].addresses.iter();
+        let address = addresses
+            .find(|address| address.is_ipv4() == v4)
+            .expect("an address of the family");
+        Stream::start(self.pods[from].netns(), self.pods[to].netns(), *address)
     }
 
     /// True when a datagram from one pod to another comes back.
-    pub fn reaches(&self, from: usize, to: usize) -> bool {
-        let stream = self.stream(from, to);
+    pub(crate) fn reaches(&self, from: usize, to: usize) -> bool {
+        self.reaches_over(from, to, true)
+    }
+
+    /// The same over IPv4 or IPv6.
+    pub(crate) fn reaches_over(&self, from: usize, to: usize, v4: bool) -> bool {
+        let stream = self.stream_over(from, to, v4);
         let deadline = Instant::now() + Duration::from_secs(1);
         while stream.received() == 0 && Instant::now() < deadline {
             std::thread::park_timeout(Duration::from_millis(10));
@@ -525,12 +520,15 @@ impl Drop for Cluster {
     }
 }
 
+/// A thread in a pod's namespace.
+type Worker = JoinHandle<Result<(), NetnsError>>;
+
 /// A stream of numbered datagrams between two pods.
-pub struct Stream {
+pub(crate) struct Stream {
     sent: Arc<AtomicU64>,
     received: Arc<AtomicU64>,
     /// Client, then echo: late answers need the echo.
-    threads: Vec<(Arc<AtomicBool>, JoinHandle<()>)>,
+    threads: Vec<(Arc<AtomicBool>, Worker)>,
 }
 
 /// Pause between datagrams.
@@ -545,7 +543,7 @@ impl Stream {
         let (sent, received) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (port_sender, port) = std::sync::mpsc::channel();
         let stopped = Arc::clone(&stop_echo);
-        let echo = in_netns(to, move || {
+        let echo = in_netns(&to, move || {
             let socket = UdpSocket::bind((address, 0)).expect("the pod has its address");
             socket
                 .set_read_timeout(Some(Duration::from_millis(50)))
@@ -565,7 +563,7 @@ impl Stream {
             Arc::clone(&stop_client),
             (Arc::clone(&sent), Arc::clone(&received)),
         );
-        let client = in_netns(from, move || {
+        let client = in_netns(&from, move || {
             let any: SocketAddr = if target.is_ipv4() {
                 ([0, 0, 0, 0], 0).into()
             } else {
@@ -599,15 +597,18 @@ impl Stream {
     }
 
     /// Answers so far.
-    pub fn received(&self) -> u64 {
+    pub(crate) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
     /// Ends the stream: datagrams sent and answers received.
-    pub fn stop(mut self) -> (u64, u64) {
+    pub(crate) fn stop(mut self) -> (u64, u64) {
         for (stop, thread) in self.threads.drain(..) {
             stop.store(true, Ordering::Relaxed);
-            thread.join().expect("stream thread");
+            thread
+                .join()
+                .expect("stream thread")
+                .expect("the pod has a namespace");
         }
         (self.sent.load(Ordering::Relaxed), self.received())
     }

@@ -18,7 +18,7 @@ pub const NORMAL_PRIORITY: u32 = 1024;
 /// LOCAL_PREF is this minus the kernel metric.
 pub const MAX_METRIC: u32 = 2_147_483_647;
 /// Graceful-restart time when nothing is set.
-pub const DEFAULT_RESTART_TIME: Duration = Duration::from_secs(120);
+pub(super) const DEFAULT_RESTART_TIME: Duration = Duration::from_secs(120);
 
 /// All BGPConfigurations that count: the one named `default` and the `node.<name>` ones.
 #[derive(Debug, Clone, Default)]
@@ -115,7 +115,7 @@ impl Configurations {
 
 /// BGP identifier of a node: `setting` is the `CALICO_ROUTER_ID` variable (empty, `hash` or an address), else the IPv4
 /// address, else the hash of the name.
-pub fn router_id(setting: &str, node: &str, addresses: &Networks) -> Ipv4Addr {
+pub(super) fn router_id(setting: &str, node: &str, addresses: &Networks) -> Ipv4Addr {
     if let Ok(literal) = setting.parse::<Ipv4Addr>()
         && !literal.is_unspecified()
     {
@@ -124,5 +124,27 @@ pub fn router_id(setting: &str, node: &str, addresses: &Networks) -> Ipv4Addr {
     match addresses.v4.map(|address| address.ip()) {
         Some(std::net::IpAddr::V4(ip)) if setting != "hash" => ip,
         _ => hashed_router_id(node),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamped_log_level_does_not_hide_the_one_of_default() {
+        let spec = |level: &str| BGPConfigurationSpec {
+            log_severity_screen: Some(level.to_owned()),
+            ..BGPConfigurationSpec::default()
+        };
+        let none = BTreeMap::new();
+        let mut configurations = Configurations::default();
+        configurations.insert("default", &none, &spec("Debug"));
+        configurations.insert("node.a", &none, &spec("Info"));
+        configurations.insert("node.b", &none, &spec("Error"));
+        let level = |node: &str| configurations.log_severity(node);
+        assert_eq!(level("a").as_deref(), Some("Debug"));
+        assert_eq!(level("b").as_deref(), Some("Error"));
+        assert_eq!(level("c").as_deref(), Some("Debug"));
     }
 }
