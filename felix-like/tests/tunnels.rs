@@ -264,3 +264,64 @@ fn a_kernel_without_ipip_is_reported_on_the_pool_and_nothing_else_suffers() {
         assert!(problem.message.contains("module ipip"));
     }
 }
+
+#[test]
+fn the_nodes_own_packets_enter_the_tunnel_with_its_tunnel_address() {
+    let node = Node::new();
+    let dataplane = start(&node, EncapMode::Always);
+    // The other end, made by hand: node n2 with a pod's address on its device.
+    let near = vtep(&node.netns);
+    let mac = "66:".to_owned() + &sha1_octets("n2");
+    let n2 = &node.fabric;
+    for command in [
+        "ip link add vx type vxlan id 4096 local 172.17.0.6 dev node dstport 4789 nolearning",
+        &format!("ip link set vx address {mac} mtu 1450 up"),
+        "ip addr add 10.65.1.1/32 dev vx",
+        "ip addr add 10.65.1.20/32 dev vx",
+        "ip route add 10.65.0.1/32 dev vx",
+        &format!("ip neigh add 10.65.0.1 lladdr {near} dev vx nud permanent"),
+        &format!("bridge fdb add {near} dev vx dst 172.17.0.5"),
+    ] {
+        run(n2, command);
+    }
+    eventually("the tunnel route", PATIENCE, || {
+        !shown(&node, "10.65.1.0/26").is_empty()
+    });
+    let seq = dataplane.in_sync(Source::Pools);
+    block_on(dataplane.wait_committed(seq, PATIENCE)).unwrap();
+
+    let server = n2
+        .run(|| std::net::UdpSocket::bind("10.65.1.20:7000").unwrap())
+        .unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let client = node
+        .netns
+        .run(|| std::net::UdpSocket::bind("172.17.0.5:3000").unwrap())
+        .unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.send_to(b"ask", "10.65.1.20:7000").unwrap();
+    let mut buffer = [0; 8];
+    let (_, from) = server.recv_from(&mut buffer).unwrap();
+    assert_eq!(from.ip().to_string(), "10.65.0.1");
+    assert!(from.port() >= 4790, "{from}");
+    server.send_to(b"answer", from).unwrap();
+    assert_eq!(
+        client.recv(&mut buffer).unwrap(),
+        6,
+        "the answer finds its way back"
+    );
+}
+
+/// Ethernet address of the node's tunnel device, once it is there.
+fn vtep(netns: &margay_felix::kernel::netns::Netns) -> String {
+    let mut rtnl = margay_felix::kernel::rtnl::Rtnl::open_in(netns).unwrap();
+    let mut mac = None;
+    eventually("the tunnel device", PATIENCE, || {
+        mac = rtnl
+            .link_by_name("vxlan.calico")
+            .unwrap()
+            .and_then(|l| l.mac);
+        mac.is_some()
+    });
+    mac.unwrap().to_string()
+}

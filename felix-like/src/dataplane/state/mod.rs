@@ -7,6 +7,7 @@ mod drift;
 mod endpoints;
 mod events;
 mod facts;
+mod removal;
 mod settings;
 mod tables;
 mod tunnels;

@@ -1,7 +1,6 @@
 //! The messages of a transaction.
 
-use super::expr::NFTA_DATA_VALUE;
-use super::expr::NFTA_LIST_ELEM;
+use super::expr_wire::{NFTA_DATA_VALUE, NFTA_LIST_ELEM};
 use super::model::{Chain, Data, Element, Family, KeyType, Rule, Set, TableFlags};
 use super::{SUBSYSTEM, nfgenmsg};
 use crate::kernel::netlink::Encoder;

@@ -6,6 +6,7 @@
 
 mod difference;
 mod expr;
+mod expr_wire;
 mod message;
 mod model;
 mod monitor;
@@ -13,8 +14,8 @@ mod read;
 mod socket;
 
 pub use difference::difference;
-pub(crate) use expr::LOCAL_ADDRESS;
 pub use expr::{CmpOp, Expr, MetaKey, NatKind, Verdict};
+pub(crate) use expr_wire::LOCAL_ADDRESS;
 pub use message::Batch;
 pub use model::{
     BaseChain, Chain, Data, Element, Family, Hook, KeyType, Rule, Set, Table, TableFlags,

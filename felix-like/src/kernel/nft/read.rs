@@ -1,6 +1,7 @@
 //! Reading a table back.
 
-use super::expr::{Expr, NFTA_DATA_VALUE, NFTA_DATA_VERDICT, NFTA_LIST_ELEM, Verdict};
+use super::expr::{Expr, Verdict};
+use super::expr_wire::{NFTA_DATA_VALUE, NFTA_DATA_VERDICT, NFTA_LIST_ELEM};
 use super::message as m;
 use super::model::{
     BaseChain, Chain, Data, Element, Family, Hook, KeyType, Rule, Set, Table, TableFlags,
