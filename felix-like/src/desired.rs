@@ -77,7 +77,9 @@ impl Provenance {
 
 impl fmt::Display for Provenance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.namespace.is_empty() {
+        if self.name.is_empty() {
+            f.write_str(&self.kind)
+        } else if self.namespace.is_empty() {
             write!(f, "{}/{}", self.kind, self.name)
         } else {
             write!(f, "{}/{}/{}", self.kind, self.namespace, self.name)
@@ -214,4 +216,20 @@ pub struct BgpRoute {
     pub next_hops: Vec<BgpNextHop>,
     /// LOCAL_PREF (RFC 4271 section 5.1.5); the kernel metric is 2147483647 minus this, not below 1.
     pub local_pref: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provenance_reads_like_the_object_it_names() {
+        assert_eq!(
+            Provenance::namespaced("Pod", "default", "a").to_string(),
+            "Pod/default/a"
+        );
+        assert_eq!(Provenance::cluster("IPPool", "p").to_string(), "IPPool/p");
+        assert_eq!(Provenance::cluster("BGP", "").to_string(), "BGP");
+        assert_eq!(Provenance::default().to_string(), "");
+    }
 }

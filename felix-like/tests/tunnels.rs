@@ -90,6 +90,21 @@ fn with_vxlan_always_blocks_go_through_the_tunnel_with_neighbour_and_forwarding_
     }
     assert!(device.contains("nolearning"), "{device}");
     assert!(run(&node.netns, "ip addr show vxlan.calico").contains("inet 10.65.0.1/32"));
+    // A smaller uplink makes a smaller tunnel, and back.
+    run(&node.netns, "ip link set eth0 mtu 1400");
+    eventually("the smaller route", REPAIR, || {
+        shown(&node, "10.65.1.0/26").contains("mtu 1350")
+    });
+    eventually("the smaller device", REPAIR, || {
+        node.rtnl
+            .link_by_name("vxlan.calico")
+            .unwrap()
+            .is_some_and(|l| l.mtu == 1350)
+    });
+    run(&node.netns, "ip link set eth0 mtu 1500");
+    eventually("the old route", REPAIR, || {
+        shown(&node, "10.65.1.0/26").contains("mtu 1450")
+    });
     eventually("entries of both nodes", PATIENCE, || {
         let status = block_on(dataplane.status()).unwrap();
         status.tables["fdb"].pending == 0 && status.tables["neighbours"].pending == 0

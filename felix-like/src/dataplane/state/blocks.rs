@@ -68,6 +68,17 @@ impl State {
 
     /// Routes through our own address's interface have to be looked at again.
     pub(super) fn uplink_changed(&mut self) {
+        let uplinks = [false, true].map(|ipv6| {
+            let link = self.topology.link(self.topology.uplink(ipv6)?)?;
+            Some((link.index, link.mtu))
+        });
+        if uplinks != self.uplinks {
+            // Whether a node is near, and how large a packet to it may be.
+            self.uplinks = uplinks;
+            self.plan_remote_blocks();
+            self.replan_bgp();
+            self.tunnels_changed = true;
+        }
         for ipv6 in [false, true] {
             let keys = self.candidates.on_uplink(ipv6);
             self.recompute_all(keys);

@@ -86,6 +86,7 @@ impl State {
             if old.as_ref().map(|o| (o.mtu, o.mac)) != Some((link.mtu, link.mac)) {
                 self.tunnels_changed = true;
                 self.settings_to_check.insert(index);
+                self.uplink_changed();
             }
             return;
         }

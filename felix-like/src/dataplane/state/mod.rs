@@ -71,6 +71,8 @@ pub(super) struct State {
     ownership: Ownership,
     next_hops: HashMap<BgpNextHop, Vec<Hop>>,
     underlay_changed: bool,
+    /// Index and MTU of the links with our own addresses, IPv4 and IPv6.
+    uplinks: [Option<(u32, u32)>; 2],
 
     routes: Reconciled<RouteKey, RouteSpec>,
     /// Routes of the kernel whose only next hop uses an interface.
@@ -161,6 +163,7 @@ impl State {
             ownership,
             next_hops: HashMap::default(),
             underlay_changed: false,
+            uplinks: [None; 2],
             routes: Reconciled::default(),
             routes_by_link: HashMap::default(),
             stray_routes: Vec::new(),

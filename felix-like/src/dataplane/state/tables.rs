@@ -49,6 +49,8 @@ pub(super) struct OurTable {
     /// Who touched the table last, besides us.
     foreign: Option<String>,
     last_error: Option<String>,
+    /// The kernel has no tables of this family, IPv6.
+    unsupported: bool,
 }
 
 /// Both tables and the socket that owns them.
@@ -75,6 +77,7 @@ impl Tables {
             due: None,
             foreign: None,
             last_error: None,
+            unsupported: false,
         };
         Ok(Self {
             socket: NftSocket::open()?,
@@ -222,7 +225,9 @@ impl State {
             if !table.dirty || !self.family_on(table.family.is_ipv6()) {
                 continue;
             }
-            done &= !waits && self.commit_table(index);
+            // A kernel without this family's tables must not keep the other family back.
+            let settled = !waits && self.commit_table(index);
+            done &= settled || self.tables.tables[index].unsupported;
         }
         if done {
             self.cut_untranslated();
@@ -274,6 +279,7 @@ impl State {
                         );
                     }
                     table.claimed = true;
+                    table.unsupported = false;
                     table.dirty = false;
                     table.due = None;
                     self.problems_stale |= table.last_error.take().is_some();
@@ -282,7 +288,7 @@ impl State {
                 }
                 Err(CommitError::Stale) => self.tables.tables[index].unknown = true,
                 Err(error) => {
-                    let unsupported = error.is(libc::EOPNOTSUPP) || error.is(libc::EINVAL);
+                    let unsupported = error.is_unsupported_table();
                     self.tables.tables[index].unknown = true;
                     if flags.owner && unsupported {
                         // First with a table made anew, then without the flags.
@@ -292,6 +298,10 @@ impl State {
                         }
                         rebuild = true;
                         continue;
+                    }
+                    if unsupported {
+                        self.tables.tables[index].unsupported = index > 0;
+                        return self.table_failed(index, error.to_string(), RETRY);
                     }
                     if error.is(libc::EPERM) {
                         // An agent that is about to end still owns it.

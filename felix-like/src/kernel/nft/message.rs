@@ -59,6 +59,9 @@ pub(super) const ELEMENT_FLAGS: u16 = 3;
 const ELEMENTS_SIZE: usize = 48 << 10;
 const ACCEPT: u32 = 1;
 
+/// How the description of a message that makes or adopts a table begins.
+pub(super) const TABLE_LABEL: &str = "table ";
+
 /// Messages that the kernel applies all together or not at all.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
@@ -109,7 +112,7 @@ impl Batch {
 
     /// Makes a table or adopts the one that is there.
     pub fn table(&mut self, family: Family, name: &str, flags: TableFlags) {
-        let label = format!("table {} {name}", family.name());
+        let label = format!("{TABLE_LABEL}{} {name}", family.name());
         self.push(NEWTABLE, libc::NLM_F_CREATE as u16, family, label, |m| {
             m.string(TABLE_NAME, name);
             m.be32(TABLE_FLAGS, flags.bits());

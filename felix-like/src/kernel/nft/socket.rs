@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use thiserror::Error;
 
-use super::message::{Batch, GETGEN, NEWGEN};
+use super::message::{Batch, GETGEN, NEWGEN, TABLE_LABEL};
 use super::{FIXED, nfgenmsg};
 use crate::kernel::netlink::{Encoder, NetlinkSocket, Protocol};
 use crate::kernel::{KernelError, Netns};
@@ -31,6 +31,16 @@ pub enum CommitError {
 }
 
 impl CommitError {
+    /// True when it is the table itself that the kernel cannot make: it lacks the family or the flags.
+    pub fn is_unsupported_table(&self) -> bool {
+        let Self::Refused(list) = self else {
+            return false;
+        };
+        list.iter().any(|(what, error)| {
+            what.starts_with(TABLE_LABEL) && (error.is_unsupported() || error.is(libc::EINVAL))
+        })
+    }
+
     /// True when one of the messages was refused with this number.
     pub fn is(&self, errno: i32) -> bool {
         matches!(self, Self::Refused(list) if list.iter().any(|(_, e)| e.is(errno)))
@@ -124,5 +134,31 @@ impl NftSocket {
         } else {
             Err(CommitError::Refused(refused))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::nft::{Batch, Expr, Family, Rule, TableFlags};
+
+    #[test]
+    fn only_a_refused_table_means_that_the_kernel_lacks_something() {
+        let mut batch = Batch::new();
+        batch.table(Family::Ipv6, "margay", TableFlags::OWNED);
+        batch.rule(
+            Family::Ipv6,
+            "margay",
+            "c",
+            &Rule::new(vec![Expr::Counter], "o"),
+        );
+        let refused = |index: usize, errno| {
+            CommitError::Refused(vec![(batch.label(index).into(), KernelError::errno(errno))])
+        };
+        assert!(refused(0, libc::EOPNOTSUPP).is_unsupported_table());
+        assert!(refused(0, libc::EAFNOSUPPORT).is_unsupported_table());
+        assert!(!refused(0, libc::EPERM).is_unsupported_table());
+        assert!(!refused(1, libc::EINVAL).is_unsupported_table());
+        assert!(!CommitError::Stale.is_unsupported_table());
     }
 }
