@@ -94,7 +94,7 @@ fn a_hundred_thousand_routes_go_in_fast_and_a_full_answer_buffer_does_not_hang()
     let start = Instant::now();
     assert!(node.rtnl.batch(&operations).iter().all(Result::is_ok));
     let took = start.elapsed();
-    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
     assert_eq!(node.rtnl.routes(None).unwrap().len(), 100_000 + 4);
 }
 
@@ -255,7 +255,7 @@ fn ten_thousand_rules_are_one_transaction_and_read_back_equal() {
     let start = Instant::now();
     commit(&mut socket, &table);
     let took = start.elapsed();
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
     let (read, _) = socket.read(Family::Ipv4, "margay-test").unwrap().0.unwrap();
     assert_eq!(read, table);
     assert_eq!(commit(&mut socket, &table), 0, "nothing differs");
@@ -359,7 +359,7 @@ fn large_sets_are_split_and_grow_by_one_element_in_no_time() {
     let start = Instant::now();
     socket.commit(&batch, None).unwrap();
     assert!(
-        start.elapsed() < Duration::from_millis(50),
+        start.elapsed() < Duration::from_millis(500),
         "{:?}",
         start.elapsed()
     );
