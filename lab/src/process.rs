@@ -82,16 +82,25 @@ impl Pid {
     /// Resident memory in bytes, and processor time used so far.
     pub(crate) fn usage(&self) -> Option<(u64, Duration)> {
         let s = stat(self.pid).filter(|s| s.start == self.start)?;
-        let page = 4096;
-        Some((s.rss_pages * page, Duration::from_millis(s.ticks * 10)))
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        let resident = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kibibytes: u64 = resident.trim().trim_end_matches("kB").trim().parse().ok()?;
+        Some((
+            kibibytes << 10,
+            Duration::from_millis(s.ticks * MILLISECONDS_PER_TICK),
+        ))
     }
 }
+
+/// The unit of times in procfs: USER_HZ is 100 on every Linux (time(7)).
+const MILLISECONDS_PER_TICK: u64 = 10;
 
 struct Stat {
     state: char,
     start: u64,
     ticks: u64,
-    rss_pages: u64,
 }
 
 /// The few fields of proc_pid_stat(5) that matter here.
@@ -110,7 +119,6 @@ fn parse_stat(text: &str) -> Option<Stat> {
         state: fields.first()?.chars().next()?,
         start: number(22)?,
         ticks: number(14)? + number(15)?,
-        rss_pages: number(24)?,
     })
 }
 
@@ -168,7 +176,10 @@ impl Daemon {
         command
             .env("PATH", search_path())
             .env(MARK, lab)
-            .env("HOME", "/root")
+            .env(
+                "HOME",
+                std::env::var_os("HOME").unwrap_or_else(|| "/".into()),
+            )
             .envs(self.env);
         command.current_dir("/").stdin(Stdio::null());
         command.stdout(log.try_clone().tried(what)?).stderr(log);
@@ -221,10 +232,7 @@ mod tests {
     fn a_command_name_with_parentheses_and_blanks_does_not_shift_the_fields() {
         let text = "7 (a) b (c) S 1 7 7 0 -1 4194304 1 0 0 0 3 4 0 0 20 0 1 0 4711 1000 25 18446744073709551615";
         let stat = parse_stat(text).unwrap();
-        assert_eq!(
-            (stat.state, stat.start, stat.ticks, stat.rss_pages),
-            ('S', 4711, 7, 25)
-        );
+        assert_eq!((stat.state, stat.start, stat.ticks), ('S', 4711, 7));
     }
 
     #[test]

@@ -149,6 +149,9 @@ pub struct State {
     pub owner: Pid,
     /// Whether the lab ends with its owner: labs of tests do.
     pub bound: bool,
+    /// Whether everybody has reached everybody once.
+    #[serde(default)]
+    pub settled: bool,
     /// What it consists of.
     pub shape: Shape,
     /// The API server as the host reaches it.
@@ -183,6 +186,7 @@ impl State {
             phase: Phase::Starting,
             owner,
             bound,
+            settled: false,
             shape,
             api_url: String::new(),
             fabric_url: String::new(),

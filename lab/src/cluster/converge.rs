@@ -54,7 +54,10 @@ impl Lab {
             self.all_run()?;
             let missing = match self.unsettled().await {
                 None => match self.unreachable().await? {
-                    None => return Ok(start.elapsed()),
+                    None => {
+                        State::update(&self.name, |s| s.settled = true)?;
+                        return Ok(start.elapsed());
+                    }
                     Some(pair) => pair,
                 },
                 Some(missing) => missing,
@@ -136,20 +139,13 @@ impl Lab {
     }
 }
 
-/// Sessions each node has at least right after the start: the mesh and the router, per family. Later the user decides:
-/// then whatever is configured must be up.
+/// Sessions each node has at least until the lab has settled for the first time: the mesh and the router, per family.
+/// Later the user decides: then whatever is configured must be up.
 fn expected_sessions(state: &State) -> usize {
-    let changed_by_user = state.dir_has("converged");
-    if changed_by_user {
+    if state.settled {
         return 0;
     }
-    let others = usize::from(state.shape.nodes) - 1 + usize::from(state.tor.is_some());
+    let others = usize::from(state.shape.nodes) - 1 + usize::from(state.shape.tor.is_some());
     let families = usize::from(state.shape.families.v4()) + usize::from(state.shape.families.v6());
     others * families
-}
-
-impl State {
-    fn dir_has(&self, file: &str) -> bool {
-        self.name.dir().join(file).exists()
-    }
 }
