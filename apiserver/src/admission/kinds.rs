@@ -15,9 +15,16 @@ pub(super) fn prepare(object: &mut Value, old: Option<&Value>, request: &Request
         ("", "Namespace") => {
             let name = object["metadata"]["name"].clone();
             object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
-            if old.is_none() {
-                object["spec"] = json!({"finalizers": ["kubernetes"]});
-                object["status"] = json!({"phase": "Active"});
+            match old {
+                None => {
+                    object["spec"] = json!({"finalizers": ["kubernetes"]});
+                    object["status"] = json!({"phase": "Active"});
+                }
+                // What empties the namespace before it goes is not for every writer to remove.
+                Some(old) if request.part != Part::Finalize => {
+                    object["spec"] = old["spec"].clone();
+                }
+                Some(_) => {}
             }
         }
         ("", "Pod") if old.is_none() => object["status"] = json!({"phase": "Pending"}),

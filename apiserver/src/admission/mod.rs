@@ -35,6 +35,8 @@ pub enum Part {
     Main,
     /// The status.
     Status,
+    /// A namespace's own finalizers.
+    Finalize,
 }
 
 /// How a writer comes to own fields.
@@ -123,9 +125,9 @@ impl Request<'_> {
         let warnings = self.known_fields(&mut config)?;
         defaults::drop_nulls(self.resource.schema.compiled(), &mut config);
         let other = match self.part {
-            Part::Main if self.resource.has_status() => "status",
-            Part::Main => "",
             Part::Status => "spec",
+            _ if self.resource.has_status() => "status",
+            _ => "",
         };
         if let Some(map) = config.as_object_mut() {
             map.shift_remove(other);
@@ -148,6 +150,7 @@ impl Request<'_> {
         metadata::prepare_create(&mut object, self)?;
         self.drop_status_on_create(&mut object);
         self.complete(&mut object);
+        self.check_types(&object)?;
         kinds::prepare(&mut object, None, self);
         if self.resource.generation {
             object["metadata"]["generation"] = 1.into();
@@ -173,6 +176,7 @@ impl Request<'_> {
             object["metadata"]["managedFields"] = owners;
         }
         self.complete(&mut object);
+        self.check_types(&object)?;
         kinds::prepare(&mut object, Some(old), self);
         if self.resource.generation {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
@@ -246,21 +250,29 @@ impl Request<'_> {
         defaults::drop_nulls(schema, object);
     }
 
+    /// Core kinds are refused at once when a field has the wrong type, as by a typed decoder.
+    fn check_types(&self, object: &Value) -> Result<(), ApiError> {
+        let Resource {
+            kind,
+            version,
+            custom,
+            ..
+        } = self.resource;
+        if *custom {
+            return Ok(());
+        }
+        let violations = check::check(self.resource.schema.compiled(), object);
+        match violations.iter().find(|c| c.reason == check::WRONG_TYPE) {
+            None => Ok(()),
+            Some(FieldCause { field, message, .. }) => Err(ApiError::bad_request(format!(
+                "{kind} in version \"{version}\" cannot be handled as a {kind}: {field}: {message}"
+            ))),
+        }
+    }
+
     fn validate(&self, object: &Value, old: Option<&Value>) -> Result<(), ApiError> {
         let mut causes = metadata::check(object, self.resource);
-        let violations = check::check(self.resource.schema.compiled(), object);
-        let wrong_type = violations
-            .iter()
-            .find(|c| c.reason == "FieldValueTypeInvalid");
-        if let Some(FieldCause { field, message, .. }) = wrong_type
-            && !self.resource.custom
-        {
-            let Resource { kind, version, .. } = self.resource;
-            return Err(ApiError::bad_request(format!(
-                "{kind} in version \"{version}\" cannot be handled as a {kind}: {field}: {message}"
-            )));
-        }
-        causes.extend(violations);
+        causes.extend(check::check(self.resource.schema.compiled(), object));
         // CEL rules assume that the schema holds.
         if causes.is_empty() {
             causes.extend(self.resource.schema.cel(object, old));
@@ -300,7 +312,7 @@ impl Request<'_> {
             }
         };
         match self.part {
-            Part::Main => take(old, object, "status"),
+            Part::Main | Part::Finalize => take(old, object, "status"),
             Part::Status => {
                 let mut next = old.clone();
                 take(object, &mut next, "status");

@@ -14,10 +14,13 @@ use crate::admission::metadata::has_finalizers;
 use crate::garbage::{Release, release};
 use crate::namespaces::mark_deleted;
 use crate::resource::Resource;
-use crate::resource::core::CRDS;
+use crate::resource::core::{CRDS, NAMESPACES};
 use crate::selector::Selector;
 use crate::status::ApiError;
 use crate::store::{Expect, Stored, Write, WriteError};
+
+/// Namespaces every cluster has.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// `DeleteOptions`, from the body or the query.
 #[derive(Debug, Default)]
@@ -95,6 +98,11 @@ pub(super) async fn delete(
         return Err(ApiError::method_not_allowed());
     }
     let options = options(call, incoming).await?;
+    if &*resource.storage == NAMESPACES && IMMORTAL.contains(&name) {
+        return Err(ApiError::forbidden(format!(
+            "namespaces \"{name}\" is forbidden: this namespace may not be deleted"
+        )));
+    }
     let mut warnings;
     let (stored, gone) = loop {
         let stored = read::find(call, resource, path, name)?;
@@ -223,7 +231,10 @@ pub(super) async fn collection(
     let options = options(call, incoming).await?;
     let query = &call.query;
     let selector = Selector::parse(&query.label_selector, &query.field_selector, resource)?;
-    let (objects, revision) = read::selected(call, resource, path, &selector);
+    let (mut objects, revision) = read::selected(call, resource, path, &selector);
+    if &*resource.storage == NAMESPACES {
+        objects.retain(|o| !IMMORTAL.contains(&&*o.key.name));
+    }
     for object in &objects {
         let old = resource.to_served(object.object.clone());
         review(call, resource, path, None, Some(&old))?;

@@ -15,8 +15,10 @@ mod target;
 mod watch;
 mod write;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use http::{Method, Request, Response, header};
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
@@ -90,7 +92,13 @@ pub async fn serve(
     let started = std::time::Instant::now();
     let (parts, incoming) = request.into_parts();
     let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
-    let result = route(app, certificate, parts, incoming).await;
+    let answering = AssertUnwindSafe(route(app, certificate, parts, incoming));
+    let result = Box::pin(answering.catch_unwind())
+        .await
+        .unwrap_or_else(|_| {
+            // The panic hook has reported it; the client gets an answer, other requests are not affected.
+            Err(ApiError::internal("a fault of the server, see its log"))
+        });
     let response = result.unwrap_or_else(|error| reply::error(&error));
     tracing::debug!(
         %method, path, status = response.status().as_u16(), elapsed = ?started.elapsed(), "request"

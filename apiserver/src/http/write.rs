@@ -36,10 +36,10 @@ pub(super) fn manager(call: &Call) -> String {
 }
 
 fn part(path: &ResourcePath) -> Part {
-    if path.subresource.as_deref() == Some("status") {
-        Part::Status
-    } else {
-        Part::Main
+    match path.subresource.as_deref() {
+        Some("status") => Part::Status,
+        Some("finalize") => Part::Finalize,
+        _ => Part::Main,
     }
 }
 

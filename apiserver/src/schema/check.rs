@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 use super::{Compiled, Extra, ListKind, Node, Type, compile, formats};
 use crate::status::FieldCause;
 
+/// Reason of a value that has another JSON type than the schema.
+pub const WRONG_TYPE: &str = "FieldValueTypeInvalid";
+
 /// Constraints of one node.
 #[derive(Debug, Clone, Default)]
 pub struct Limits {
@@ -142,7 +145,7 @@ fn walk(
     }
     if let Some(wrong) = wrong_type(node, value) {
         causes.push(FieldCause {
-            reason: "FieldValueTypeInvalid",
+            reason: WRONG_TYPE,
             ..FieldCause::invalid(field(path), value, wrong)
         });
         return;

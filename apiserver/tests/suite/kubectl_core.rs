@@ -235,13 +235,14 @@ async fn deleting_a_namespace_waits_until_it_is_gone() {
 async fn built_in_tiers_cannot_be_deleted() {
     let server = start().await;
     let kubectl = Kubectl::new(&server);
-    let tier = |name: &str| {
+    let tier = |name: &str, spec: &str| {
         format!(
-            "apiVersion: projectcalico.org/v3\nkind: Tier\nmetadata: {{name: {name}}}\nspec: {{}}\n"
+            "apiVersion: projectcalico.org/v3\nkind: Tier\nmetadata: {{name: {name}}}\nspec: {spec}\n"
         )
     };
-    kubectl.apply(&tier("default")).await.ok();
-    kubectl.apply(&tier("security")).await.ok();
+    let default = tier("default", "{order: 1000000, defaultAction: Deny}");
+    kubectl.apply(&default).await.ok();
+    kubectl.apply(&tier("security", "{}")).await.ok();
     let refused = kubectl.run(&["delete", "tier", "default"]).await;
     assert!(
         refused

@@ -472,3 +472,51 @@ async fn dependents_follow_their_last_owner_unless_orphaned() {
         .expect(200);
     server.get(&format!("{CONFIG_MAPS}/of-c")).await.expect(404);
 }
+
+#[tokio::test]
+async fn fields_of_the_wrong_type_never_reach_the_rules_of_a_kind() {
+    let server = start().await;
+    for (path, body) in [
+        (
+            "/api/v1/namespaces",
+            json!({"metadata": {"name": "x", "labels": "oops"}}),
+        ),
+        (
+            "/api/v1/namespaces",
+            json!({"metadata": {"name": "x", "labels": [1]}, "spec": 7}),
+        ),
+        (
+            "/api/v1/namespaces/default/secrets",
+            json!({"metadata": {"name": "x"}, "data": "oops", "stringData": {"a": "b"}}),
+        ),
+        (
+            "/api/v1/nodes",
+            json!({"metadata": {"name": "x", "finalizers": {"a": 1}}, "status": []}),
+        ),
+        (
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            json!({"metadata": {"name": "x"}, "spec": {"names": [], "versions": {}}}),
+        ),
+    ] {
+        let status = server.post(path, &body).await.expect(400);
+        assert_eq!(status["reason"], "BadRequest", "{body}");
+    }
+    let odd = json!({"metadata": {"name": "p", "labels": "oops", "annotations": 3}, "spec": "x"});
+    server.post(POOLS, &odd).await.expect(422);
+}
+
+#[tokio::test]
+async fn namespaces_keep_what_empties_them_and_the_first_ones_stay() {
+    let server = start().await;
+    for name in ["default", "kube-system", "kube-public"] {
+        server
+            .delete(&format!("/api/v1/namespaces/{name}"))
+            .await
+            .expect(403);
+    }
+    let bare = json!({"metadata": {"name": "x"}});
+    server.post("/api/v1/namespaces", &bare).await.expect(201);
+    let replaced = server.put("/api/v1/namespaces/x", &bare).await.expect(200);
+    assert_eq!(replaced["spec"]["finalizers"], json!(["kubernetes"]));
+    assert_eq!(replaced["status"]["phase"], "Active");
+}
