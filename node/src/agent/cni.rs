@@ -49,15 +49,21 @@ pub(crate) async fn run(
         output.health.report(PART, Err(format!("{error:#}")));
     })?;
     let mut changes = server.changes();
-    let mut listed = !manage;
+    let mut listed = None;
     let mut audit = tokio::time::interval(AUDIT);
     audit.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         publish(&server, &output);
         let ready = state.borrow_and_update().not_ready.clone();
-        if ready.is_none() && !listed {
-            match write_conflist(&conflist) {
-                Ok(_) => listed = true,
+        let families = families(&conflist, &state.borrow());
+        if manage && ready.is_none() && listed != Some(families) {
+            let (ipv4, ipv6) = families;
+            match write_conflist(&Conflist {
+                ipv4,
+                ipv6,
+                ..conflist.clone()
+            }) {
+                Ok(_) => listed = Some(families),
                 Err(error) => tracing::error!(
                     error = format!("{error:#}"),
                     "the CNI configuration is not written"
@@ -67,7 +73,7 @@ pub(crate) async fn run(
         output.health.report(
             PART,
             match ready {
-                None if listed => Ok(()),
+                None if listed.is_some() || !manage => Ok(()),
                 None => Err("the CNI configuration is not written".to_owned()),
                 Some(cause) => Err(format!("pods cannot be added: {cause}")),
             },
@@ -85,6 +91,20 @@ pub(crate) async fn run(
     }
     server.stop().await;
     Ok(())
+}
+
+/// Families pods get: those the node has an address of and a pool for. Without any pool the list asks for what the node
+/// could give, so that the error of ADD names what is missing.
+fn families(node: &Conflist, state: &NodeState) -> (bool, bool) {
+    let both = (
+        node.ipv4 && state.has_v4_pool,
+        node.ipv6 && state.has_v6_pool,
+    );
+    if both == (false, false) {
+        (node.ipv4, node.ipv6)
+    } else {
+        both
+    }
 }
 
 fn publish(server: &CniServer, output: &Output) {
@@ -127,4 +147,32 @@ pub(crate) async fn announce(
     }
     // Usually there is none.
     let _ = tokio::fs::remove_file(shutdown_note).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_get_the_families_node_and_pools_agree_on() {
+        let conflist = Conflist::from_vars(|_| None, "n").expect("defaults");
+        let asked = |node: (bool, bool), pools: (bool, bool)| {
+            let conflist = Conflist {
+                ipv4: node.0,
+                ipv6: node.1,
+                ..conflist.clone()
+            };
+            let state = NodeState {
+                has_v4_pool: pools.0,
+                has_v6_pool: pools.1,
+                ..NodeState::default()
+            };
+            families(&conflist, &state)
+        };
+        assert_eq!(asked((true, true), (true, true)), (true, true));
+        assert_eq!(asked((true, true), (true, false)), (true, false));
+        assert_eq!(asked((true, false), (true, true)), (true, false));
+        assert_eq!(asked((false, true), (true, true)), (false, true));
+        assert_eq!(asked((true, false), (false, false)), (true, false));
+    }
 }

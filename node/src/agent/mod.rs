@@ -202,9 +202,14 @@ async fn serve(
         state: node_state_reader.clone(),
         paths: paths::cni(),
     };
+    let conflist = Conflist {
+        ipv4: prepared.addresses.v4.is_some(),
+        ipv6: prepared.addresses.v6.is_some(),
+        ..Conflist::from_vars(|variable| std::env::var(variable).ok(), &name)?
+    };
     let cni = tokio::spawn(cni::run(
         deps,
-        Conflist::from_vars(|variable| std::env::var(variable).ok(), &name)?,
+        conflist,
         environment.manage_cni,
         ipam.clone(),
         cni::Output {

@@ -29,6 +29,10 @@ pub(crate) struct Conflist {
     pub(crate) mtu: u32,
     /// Offer CNI 1.1, which makes newer runtimes call STATUS and GC (`MARGAY_CNI_STATUS`).
     pub(crate) offer_status: bool,
+    /// Pods get an IPv4 address. The built-in list says so only when it is not the default.
+    pub(crate) ipv4: bool,
+    /// Pods get an IPv6 address.
+    pub(crate) ipv6: bool,
 }
 
 impl Conflist {
@@ -61,6 +65,8 @@ impl Conflist {
                 .parse()
                 .with_context(|| format!("CNI_MTU {mtu:?} is no number"))?,
             offer_status: get("MARGAY_CNI_STATUS").is_some_and(|value| value == "true"),
+            ipv4: true,
+            ipv6: false,
         })
     }
 
@@ -97,7 +103,7 @@ impl Conflist {
                 "datastore_type": "kubernetes",
                 "nodename": self.node,
                 "mtu": self.mtu,
-                "ipam": { "type": "calico-ipam" },
+                "ipam": self.ipam(),
                 "policy": { "type": "k8s" },
                 "capabilities": {
                     "portMappings": true,
@@ -106,6 +112,18 @@ impl Conflist {
                 }
             }]
         })
+    }
+
+    /// IPv4 alone is what the plugin does unasked.
+    fn ipam(&self) -> Value {
+        match (self.ipv4, self.ipv6) {
+            (true, false) | (false, false) => json!({ "type": "calico-ipam" }),
+            (v4, v6) => json!({
+                "type": "calico-ipam",
+                "assign_ipv4": v4.to_string(),
+                "assign_ipv6": v6.to_string()
+            }),
+        }
     }
 
     fn replace(&self, template: &str) -> String {
