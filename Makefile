@@ -30,8 +30,8 @@ demo: setup-demo build ## a three-node lab cluster with a top-of-rack router; le
 demo-down: ## stop the demo and remove everything it made
 	@$(TARGET)/debug/margayctl lab down $(LAB)
 
-test: setup build ## the whole test-suite: unit, property, namespaces, peers, kubectl
-	cargo nextest run --locked --workspace
+test: setup ## the whole test-suite: unit, property, namespaces, peers, kubectl
+	cargo nextest run --locked --workspace --no-fail-fast
 	cargo test --locked --workspace --doc --quiet
 
 lint: ## formatting, clippy, licences
