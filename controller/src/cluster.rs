@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
+use kube::runtime::watcher::Event;
 use margay_crds::{BlockAffinity, ClusterInformation, IPAMBlock, IPAMConfiguration, IPPool, Tier};
 use margay_ipam::block::{Block, Owner};
 use margay_ipam::{ATTR_NAMESPACE, ATTR_NODE, ATTR_POD, ATTR_TYPE, Rules, TYPE_WARM, names};
@@ -97,11 +98,13 @@ impl Cluster {
             }
             Update::Block(event) => {
                 let before = self.blocks.objects().len();
+                let relisted = matches!(*event, Event::InitDone);
                 let changed = self
                     .blocks
                     .apply(*event, |block, _| (block.name_any(), facts(block)));
-                // Assignments inside a block are no news for pools, its end is.
-                concerned.pools = changed && self.blocks.objects().len() != before;
+                // Assignments inside a block are no news for pools; its begin and its end are.
+                let other_blocks = relisted || self.blocks.objects().len() != before;
+                concerned.pools = changed && other_blocks;
                 concerned.nodes = changed;
             }
             Update::Affinity(event) => {
@@ -110,6 +113,8 @@ impl Cluster {
                     let facts = affinity_facts(&affinity, known.get(&name), now);
                     (name, facts)
                 });
+                // Somebody may have claimed a block of a pool that is being deleted.
+                concerned.pools = concerned.nodes;
             }
             Update::Handle(event) => {
                 self.handles.apply(*event, |handle, known| {

@@ -115,7 +115,6 @@ impl Election {
                     ..ObjectMeta::default()
                 },
                 spec: Some(self.claimed(None)),
-                ..Lease::default()
             };
             return won(self.leases.create(&PostParams::default(), &lease).await);
         };

@@ -39,20 +39,29 @@ impl Contact {
     }
 }
 
-/// A store that notes answers. A refusal is an answer too.
+/// A store that notes answers and waits for them only so long. A refusal is an answer too.
 #[derive(Debug)]
 pub(super) struct Noted {
     pub(super) inner: Arc<dyn Store>,
     pub(super) contact: Contact,
 }
 
+/// Longest time to wait for one answer. A server that accepts requests and never answers must not hold up those that
+/// wait for the next write.
+const ANSWER: Duration = Duration::from_secs(15);
+
 impl Noted {
+    /// Runs an operation for a limited time; `late` says what is known when the time is over.
     fn note<'a, T: Send + 'a>(
         &'a self,
         operation: BoxFuture<'a, Result<T>>,
+        late: fn(String) -> StoreError,
     ) -> BoxFuture<'a, Result<T>> {
         Box::pin(async move {
-            let result = operation.await;
+            let result = match tokio::time::timeout(ANSWER, operation).await {
+                Ok(result) => result,
+                Err(_) => Err(late(format!("no answer within {} s", ANSWER.as_secs()))),
+            };
             if !matches!(
                 result,
                 Err(StoreError::Unavailable(_) | StoreError::Ambiguous(_))
@@ -66,23 +75,23 @@ impl Noted {
 
 impl Store for Noted {
     fn get<'a>(&'a self, kind: Kind, name: &'a str) -> BoxFuture<'a, Result<Value>> {
-        self.note(self.inner.get(kind, name))
+        self.note(self.inner.get(kind, name), StoreError::Unavailable)
     }
 
     fn list<'a>(&'a self, kind: Kind, filter: &'a Filter) -> BoxFuture<'a, Result<Vec<Value>>> {
-        self.note(self.inner.list(kind, filter))
+        self.note(self.inner.list(kind, filter), StoreError::Unavailable)
     }
 
     fn names(&self, kind: Kind) -> BoxFuture<'_, Result<Vec<String>>> {
-        self.note(self.inner.names(kind))
+        self.note(self.inner.names(kind), StoreError::Unavailable)
     }
 
     fn create(&self, kind: Kind, object: Value) -> BoxFuture<'_, Result<Value>> {
-        self.note(self.inner.create(kind, object))
+        self.note(self.inner.create(kind, object), StoreError::Ambiguous)
     }
 
     fn update(&self, kind: Kind, object: Value) -> BoxFuture<'_, Result<Value>> {
-        self.note(self.inner.update(kind, object))
+        self.note(self.inner.update(kind, object), StoreError::Ambiguous)
     }
 
     fn delete<'a>(
@@ -92,7 +101,10 @@ impl Store for Noted {
         uid: &'a str,
         version: &'a str,
     ) -> BoxFuture<'a, Result<()>> {
-        self.note(self.inner.delete(kind, name, uid, version))
+        self.note(
+            self.inner.delete(kind, name, uid, version),
+            StoreError::Ambiguous,
+        )
     }
 
     fn watch(&self, kind: Kind, filter: Filter) -> BoxStream<'static, Change> {

@@ -203,7 +203,14 @@ fn replay(text: &str) -> BTreeMap<IpAddr, Local> {
                 at,
             }) => {
                 let claim = Claim { handle, attrs };
-                locals.insert(ip, Local::Handed { claim, since: at, from });
+                locals.insert(
+                    ip,
+                    Local::Handed {
+                        claim,
+                        since: at,
+                        from,
+                    },
+                );
             }
             Ok(Record::Cool { ip, handle, at }) => {
                 locals.insert(ip, Local::Cooling { handle, since: at });

@@ -124,7 +124,15 @@ impl State {
                 handle: Some(address.handle.clone()),
                 attrs,
             };
-            if let Err(error) = self.record(ip, Local::Handed { claim, since: now, from: None }, at) {
+            if let Err(error) = self.record(
+                ip,
+                Local::Handed {
+                    claim,
+                    since: now,
+                    from: None,
+                },
+                at,
+            ) {
                 tracing::error!(%error, "journal not written");
             }
         }

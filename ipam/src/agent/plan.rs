@@ -140,7 +140,10 @@ impl State {
             .secondary
             .as_ref()
             .is_some_and(|attrs| attrs.contains_key(ATTR_POD_UID));
-        let counted = entry.handle_id.as_ref().is_some_and(|handle| self.counted.contains(handle));
+        let counted = entry
+            .handle_id
+            .as_ref()
+            .is_some_and(|handle| self.counted.contains(handle));
         self.settings.handles == Handles::Always || !pod || counted
     }
 }

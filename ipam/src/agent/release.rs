@@ -123,7 +123,12 @@ impl State {
 
     /// For an address that was passed on, the handle its block still shows.
     fn shown_holder(&self, ip: IpAddr) -> Option<String> {
-        let Some(Local::Handed { from: Some(from), .. }) = self.locals.get(&ip) else { return None };
+        let Some(Local::Handed {
+            from: Some(from), ..
+        }) = self.locals.get(&ip)
+        else {
+            return None;
+        };
         let block = &self.block_of(ip)?.block;
         let shown = block.held_by(from).iter().any(|n| block.address(*n) == ip);
         shown.then(|| from.clone())

@@ -264,7 +264,15 @@ impl Core {
                     return;
                 };
                 let claim = job.waiter.claim.clone();
-                if let Err(error) = state.record(ip, Local::Handed { claim, since: now, from: None }, at) {
+                if let Err(error) = state.record(
+                    ip,
+                    Local::Handed {
+                        claim,
+                        since: now,
+                        from: None,
+                    },
+                    at,
+                ) {
                     tracing::error!(%error, "journal not written");
                     return;
                 }

@@ -235,14 +235,24 @@ async fn an_address_passed_on_to_its_real_user_is_written_for_that_one() {
         if late {
             tokio::time::sleep(Duration::from_secs(30)).await;
         }
-        let user = LiveAddress { ip, handle: new.clone(), attrs: BTreeMap::new() };
+        let user = LiveAddress {
+            ip,
+            handle: new.clone(),
+            attrs: BTreeMap::new(),
+        };
         assert!(ipam.transfer(&old, &user).expect("written"));
         assert!(!ipam.transfer(&old, &user).expect("written"));
         assert_eq!((ipam.held_by(&old), ipam.held_by(&new)), (vec![], vec![ip]));
-        eventually("it is written", || async { cluster.held().await.get(&ip) == Some(&new) }).await;
+        eventually("it is written", || async {
+            cluster.held().await.get(&ip) == Some(&new)
+        })
+        .await;
         assert_eq!(ipam.problems(), vec![]);
         ipam.release_by_handle(&new).await.expect("released");
-        eventually("it is released", || async { cluster.held().await.get(&ip) != Some(&new) }).await;
+        eventually("it is released", || async {
+            cluster.held().await.get(&ip) != Some(&new)
+        })
+        .await;
     }
 }
 
@@ -250,14 +260,37 @@ async fn an_address_passed_on_to_its_real_user_is_written_for_that_one() {
 async fn pods_another_program_has_wired_are_left_alone() {
     let cluster = Cluster::with_main();
     let ipam = cluster.agent("n1", with_reserve()).await;
-    let foreign = AssignRequest::workload("calico.c1", 1, 0).attr("pod", "p").attr("namespace", "d");
+    let foreign = AssignRequest::workload("calico.c1", 1, 0)
+        .attr("pod", "p")
+        .attr("namespace", "d");
     let ip = ipam.auto_assign(foreign).await.expect("assigned").v4.ips[0].ip;
     drop(ipam);
     std::fs::remove_file(cluster.journal("n1")).expect("removed");
     let ipam = cluster.agent("n1", with_reserve()).await;
     for _ in 0..3 {
-        assert_eq!(ipam.reconcile_live(&[]).await.expect("works"), Vec::<IpAddr>::new());
+        assert_eq!(
+            ipam.reconcile_live(&[]).await.expect("works"),
+            Vec::<IpAddr>::new()
+        );
         tokio::time::sleep(Duration::from_secs(61)).await;
     }
     assert_eq!(cluster.held().await[&ip], "calico.c1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_answers_holds_nobody_up_for_long() {
+    let cluster = Cluster::with_main();
+    let ipam = cluster.plain("n1").await;
+    one(&ipam, "a").await;
+    cluster.store.inject(Verb::Update, Kind::Block, Fault::Hang);
+    let start = tokio::time::Instant::now();
+    let ip: IpAddr = one(&ipam, "b").await.parse().expect("an address");
+    assert!(start.elapsed() < Duration::from_secs(20));
+    let held = cluster.held().await;
+    assert_eq!(
+        (held.len(), held[&ip].as_str()),
+        (2, "b"),
+        "the write had taken effect"
+    );
+    cluster.check_handles().await;
 }

@@ -156,7 +156,9 @@ fn simulate(steps: Vec<Step>, settings: Settings, seed: u64, trouble: f64) {
 
 /// A few cases by default, as many as wanted when PROPTEST_CASES says so.
 fn cases() -> ProptestConfig {
-    let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
+    let wanted = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|text| text.parse().ok());
     ProptestConfig::with_cases(wanted.unwrap_or(48))
 }
 

@@ -23,10 +23,7 @@ async fn the_first_pod_of_a_node_leaves_exactly_the_objects_others_expect() {
     let request = AssignRequest::workload("k8s-pod-network.c1", 1, 0)
         .attr("pod", "web-0")
         .attr("namespace", "shop");
-    let assigned = ipam
-        .auto_assign(request)
-        .await
-        .expect("assigned");
+    let assigned = ipam.auto_assign(request).await.expect("assigned");
     let ip = &assigned.v4.ips[0];
     assert_eq!(
         (ip.ip.to_string(), ip.block.to_string()),
