@@ -17,7 +17,12 @@ const NAMES: [&str; 4] = ["margay", "margay-ipam", "calico", "calico-ipam"];
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of CNI executables.
-    #[arg(long, env = "CNI_BIN_DIR", default_value = "/opt/cni/bin", value_name = "DIR")]
+    #[arg(
+        long,
+        env = "CNI_BIN_DIR",
+        default_value = "/opt/cni/bin",
+        value_name = "DIR"
+    )]
     bin_dir: PathBuf,
     /// The executable to install; by default `margay-cni` beside this program.
     #[arg(long, env = "MARGAY_CNI_SOURCE", value_name = "FILE")]
@@ -30,7 +35,10 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.update && NAMES.iter().all(|name| args.bin_dir.join(name).is_file()) {
-        println!("{}: executables are there and are not to be updated", args.bin_dir.display());
+        println!(
+            "{}: executables are there and are not to be updated",
+            args.bin_dir.display()
+        );
         return Ok(ExitCode::SUCCESS);
     }
     let source = match args.source {
@@ -40,7 +48,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             .with_file_name("margay-cni"),
     };
     let written = install(&source, &args.bin_dir)?;
-    println!("{}: {written} of {} executables written", args.bin_dir.display(), NAMES.len());
+    println!(
+        "{}: {written} of {} executables written",
+        args.bin_dir.display(),
+        NAMES.len()
+    );
     Ok(ExitCode::SUCCESS)
 }
 
@@ -73,8 +85,8 @@ fn is_installed(path: &Path, content: &[u8]) -> bool {
 /// Writing in place would fail, or break a running call (ETXTBSY): a running process keeps the old file.
 fn replace(directory: &Path, name: &str, content: &[u8]) -> std::io::Result<()> {
     let temporary = directory.join(format!(".{name}.{}.tmp", std::process::id()));
-    let result = write(&temporary, content)
-        .and_then(|()| fs::rename(&temporary, directory.join(name)));
+    let result =
+        write(&temporary, content).and_then(|()| fs::rename(&temporary, directory.join(name)));
     if result.is_err() {
         let _ = fs::remove_file(&temporary);
     }
@@ -82,8 +94,12 @@ fn replace(directory: &Path, name: &str, content: &[u8]) -> std::io::Result<()> 
 }
 
 fn write(path: &Path, content: &[u8]) -> std::io::Result<()> {
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(path)?;
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o755)
+        .open(path)?;
     file.write_all(content)?;
     // The mode given to open(2) is cut by the umask.
     file.set_permissions(fs::Permissions::from_mode(0o755))?;
@@ -120,8 +136,11 @@ mod tests {
         let mut running = fs::File::open(to.path().join("calico")).expect("open");
         fs::write(&source, b"new").expect("write");
         fs::write(to.path().join("margay-ipam"), b"new").expect("write");
-        fs::set_permissions(to.path().join("margay-ipam"), fs::Permissions::from_mode(0o644))
-            .expect("mode");
+        fs::set_permissions(
+            to.path().join("margay-ipam"),
+            fs::Permissions::from_mode(0o644),
+        )
+        .expect("mode");
         assert_eq!(install(&source, to.path()).expect("again"), 4);
         let mut content = String::new();
         std::io::Read::read_to_string(&mut running, &mut content).expect("read");
