@@ -122,7 +122,10 @@ fn run(
         collect(&socket, id, next, &mut open, &mut report, &mut silences)?;
     }
     let end = Instant::now() + STRAGGLERS;
-    collect(&socket, id, end, &mut open, &mut report, &mut silences)?;
+    while !open.is_empty() && Instant::now() < end {
+        let soon = end.min(Instant::now() + interval);
+        collect(&socket, id, soon, &mut open, &mut report, &mut silences)?;
+    }
     report.longest_silence_milliseconds = silences.longest();
     Ok(report)
 }
@@ -137,7 +140,6 @@ fn collect(
 ) -> io::Result<()> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        // Only an interval without open packets is slept through: there is nothing to receive then.
         if left.is_zero() {
             return Ok(());
         }
@@ -146,9 +148,6 @@ fn collect(
         {
             report.received += 1;
             silences.answered(Instant::now());
-        }
-        if open.is_empty() && left == STRAGGLERS {
-            return Ok(());
         }
     }
 }
