@@ -1,4 +1,5 @@
 //! `margayctl lab` and kubectl, as a user calls them.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a panic is how a test fails
 
 use margay_lab::LabName;
 use margay_tests::executable;

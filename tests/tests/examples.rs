@@ -1,4 +1,5 @@
 //! Every file of `examples/` is taken by the program it is for.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a panic is how a test fails
 
 use margay_lab::Lab;
 use margay_tests::{repository_file, text_of, up};

@@ -1,4 +1,5 @@
 //! IPv4 only, IPv6 only, dual stack.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a panic is how a test fails
 
 use margay_lab::{Families, Lab, Tor};
 use margay_tests::{destinations_via, node_addresses, up};

@@ -1,4 +1,5 @@
 //! A lab is a good guest: it leaves nothing, changes nothing on the host, and says what is in its way.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a panic is how a test fails
 
 use margay_lab::cluster::Condition;
 use margay_lab::{Kind, Lab, LabName};

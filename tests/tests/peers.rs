@@ -1,4 +1,5 @@
 //! BGP peers that change while pods run.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a panic is how a test fails
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};

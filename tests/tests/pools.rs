@@ -1,4 +1,5 @@
 //! Pools that change while pods run.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a panic is how a test fails
 
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Event;

@@ -1,4 +1,5 @@
 //! Agents go and come back; traffic between existing pods does not notice.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a panic is how a test fails
 
 use margay_lab::probe::{Ping, PingReport};
 use margay_lab::{Lab, Tor};

@@ -1,4 +1,5 @@
 //! A top-of-rack router beside the mesh: it learns every block, goes, and comes back.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a panic is how a test fails
 
 use margay_lab::cluster::Fault;
 use margay_lab::{Lab, Result, Tor};
