@@ -94,7 +94,7 @@ async fn keeps_its_promises(store: &dyn Store) {
             .read_all::<BlockAffinity>(&named)
             .await
             .expect("readable"),
-        [updated.clone()]
+        std::slice::from_ref(&updated)
     );
     let names = store.names(Kind::Affinity).await.expect("readable");
     assert_eq!(names, ["n1-10-0-0-0-26", "n1-fd00---122"]);
