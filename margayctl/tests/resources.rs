@@ -1,4 +1,5 @@
 //! The executable against a real API server: grammar, output, exit codes.
+#![allow(clippy::unwrap_used)]
 
 use assert_cmd::Command;
 use margay_apiserver::{Config, Server};

@@ -209,7 +209,7 @@ pub(super) fn print_matrix(out: &mut impl Write, matrix: &probe::Matrix) -> Resu
         )?;
     }
     let (good, all) = (matrix.reachable(), matrix.pairs.len());
-    let percent = if all == 0 { 100 } else { good * 100 / all };
+    let percent = (good * 100).checked_div(all).unwrap_or(100);
     writeln!(out, "{good}/{all} reachable ({percent} %)")?;
     Ok(())
 }
