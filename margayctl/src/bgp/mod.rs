@@ -5,6 +5,7 @@ mod routes;
 
 use crate::api::Connection;
 use crate::failure::Failure;
+use serde_json::{Value, json};
 
 /// BGP sessions and routes of all nodes
 #[derive(Debug, clap::Subcommand)]
@@ -23,4 +24,15 @@ impl Bgp {
             Self::Routes(command) => command.run(connection).await,
         }
     }
+}
+
+/// A line of an answer together with the node that gave it.
+fn item(node: &str, line: &impl serde::Serialize) -> Value {
+    let mut value = json!({"node": node});
+    if let (Some(map), Ok(Value::Object(fields))) =
+        (value.as_object_mut(), serde_json::to_value(line))
+    {
+        map.extend(fields);
+    }
+    value
 }

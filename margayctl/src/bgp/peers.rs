@@ -1,12 +1,12 @@
 //! `bgp peers`.
 
+use super::item;
 use crate::agents::{Agents, Nodes};
 use crate::api::Connection;
 use crate::failure::{BAD_ANSWER, Failure};
 use crate::output::{Format, Table, age, document, print_document};
 use jiff::Timestamp;
 use margay_crds::admin::{Peer, PeerList};
-use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
 
@@ -98,16 +98,6 @@ impl Peers {
                 .as_ref()
                 .is_none_or(|f| peer.families.iter().any(|own| own.eq_ignore_ascii_case(f)))
     }
-}
-
-fn item(node: &str, peer: &Peer) -> Value {
-    let mut value = json!({"node": node});
-    if let (Some(map), Ok(Value::Object(fields))) =
-        (value.as_object_mut(), serde_json::to_value(peer))
-    {
-        map.extend(fields);
-    }
-    value
 }
 
 fn table(sessions: &[(&str, &Peer)], wide: bool, ages: bool) -> Table {

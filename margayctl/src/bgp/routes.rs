@@ -1,5 +1,6 @@
 //! `bgp routes`.
 
+use super::item;
 use super::peers::moment;
 use crate::agents::{Agents, Nodes};
 use crate::api::Connection;
@@ -7,7 +8,6 @@ use crate::failure::Failure;
 use crate::output::{Format, Table, document, print_document};
 use ipnet::IpNet;
 use margay_crds::admin::{Route, RouteList};
-use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
 
@@ -95,16 +95,6 @@ impl Routes {
             format!("/v1/bgp/routes?{}", query.join("&"))
         }
     }
-}
-
-fn item(node: &str, route: &Route) -> Value {
-    let mut value = json!({"node": node});
-    if let (Some(map), Ok(Value::Object(fields))) =
-        (value.as_object_mut(), serde_json::to_value(route))
-    {
-        map.extend(fields);
-    }
-    value
 }
 
 fn marks(route: &Route) -> String {
